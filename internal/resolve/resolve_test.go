@@ -259,7 +259,7 @@ func TestResolve(t *testing.T) {
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("csql-orders", mesh), target("csql-x", mesh))},
 		},
 		"the annotation of the pod": {
-			pod:  annotated(newPod("main", "logs", "proxy"), " proxy ,gone,logs"),
+			pod:  annotated(newPod("main", "logs", "proxy"), fmt.Sprintf("%-*s", resolve.MaxListBytes, " proxy ,gone,logs")),
 			want: resolve.Resolution{Enforced: view([]string{"main"}, ofPod("logs"), ofPod("proxy"))},
 		},
 		"the annotation among policies and variables": {
@@ -271,6 +271,20 @@ func TestResolve(t *testing.T) {
 			pod:     withEnv(annotated(newPod("main", "proxy"), "proxy"), terminate, "true"),
 			options: resolve.Options{IgnoreEnv: true},
 			want:    resolve.Resolution{Enforced: view([]string{"main"}, ofPod("proxy"))},
+		},
+		"a pod that has opted out": {
+			pod: optedOut(newPod("main", "proxy")), policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
+			want: resolve.Resolution{Enforced: view([]string{"main", "proxy"})},
+		},
+		"a namespace that has opted out": {
+			pod: newPod("main", "proxy"), policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
+			options: resolve.Options{NamespaceLabels: map[string]string{v1alpha1.LabelIgnore: "true"}},
+			want:    resolve.Resolution{Enforced: view([]string{"main", "proxy"})},
+		},
+		"an admin who forbids opting out": {
+			pod: optedOut(newPod("main", "proxy")), policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
+			options: resolve.Options{NoOptOut: true},
+			want:    resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", mesh))},
 		},
 		"an annotation of too many bytes": {
 			pod:  annotated(newPod("main", "proxy"), "proxy"+strings.Repeat(" ", resolve.MaxListBytes)),

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -94,6 +97,63 @@ func TestDroppedFieldAddsNoSidecar(t *testing.T) {
 				if before.Sidecar(sidecar.Container) == nil {
 					t.Errorf("%s without %s: %s is a sidecar", d.name, field, sidecar.Container)
 				}
+			}
+		}
+	}
+}
+
+func TestDecidedBy(t *testing.T) {
+	pod, optOut := newPod("main", "proxy", "logs"), optedOut(newPod("main", "proxy"))
+	mesh, everywhere := namespaced(t, "mesh", 1, spec()), cluster(t, "everywhere", 2, spec(sidecars("proxy", "logs")))
+	dryRun := namespaced(t, "dry-run", 3, spec(sidecars("main"), func(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }))
+	all := []resolve.Policy{everywhere, dryRun, mesh}
+	for name, test := range map[string]struct {
+		pod       *corev1.Pod
+		container string
+		want      *resolve.PolicyRef
+	}{
+		"the first by precedence":     {pod, "proxy", &mesh.Ref},
+		"the first that says it":      {pod, "logs", &everywhere.Ref},
+		"a DryRun policy decides not": {pod, "main", nil},
+		"the pod has opted out":       {optOut, "proxy", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, resolve.DecidedBy(test.pod, all, test.container, resolve.Options{})); diff != "" {
+				t.Errorf("policy (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if !everywhere.GivesRoles(pod, resolve.Options{}) || everywhere.GivesRoles(newPod("main", "app"), resolve.Options{}) {
+		t.Error("GivesRoles: want true for a pod with one of the sidecars only")
+	}
+}
+
+func TestInjectedNeedsTemplate(t *testing.T) {
+	if injected := resolve.Injected(newPod("main", "proxy"), nil); injected != nil {
+		t.Errorf("without a template, %v are injected", injected)
+	}
+}
+
+// A policy loses the fields that it sets otherwise than one of higher precedence.
+func TestLostFields(t *testing.T) {
+	for field, set := range map[string][2]func(*v1alpha1.PolicySpec){
+		"mode":         {func(s *v1alpha1.PolicySpec) { s.Mode = v1alpha1.ModeCRR }, func(s *v1alpha1.PolicySpec) { s.Mode = v1alpha1.ModeImage }},
+		"image":        {func(s *v1alpha1.PolicySpec) { s.Image = "a" }, func(s *v1alpha1.PolicySpec) { s.Image = "b" }},
+		"drainSeconds": {func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To[int32](1) }, func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To[int32](2) }},
+		"terminationDeadlineSeconds": {
+			func(s *v1alpha1.PolicySpec) { s.TerminationDeadlineSeconds = ptr.To[int32](3) },
+			func(s *v1alpha1.PolicySpec) { s.TerminationDeadlineSeconds = ptr.To[int32](4) },
+		},
+		"fallback": {func(s *v1alpha1.PolicySpec) { s.Fallback = "Enabled" }, func(s *v1alpha1.PolicySpec) { s.Fallback = "Disabled" }},
+	} {
+		for i, want := range [][]string{nil, {field}} {
+			policies := []resolve.Policy{namespaced(t, "first", 1, spec(set[0])), cluster(t, "second", 1, spec(set[i]))}
+			var lost []string
+			for _, override := range resolve.Resolve(newPod("main", "proxy"), policies, resolve.Options{}).Overrides {
+				lost = append(lost, override.Lost)
+			}
+			if diff := cmp.Diff(want, lost); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", field, diff)
 			}
 		}
 	}
