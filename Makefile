@@ -28,7 +28,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/
 	docs/api-reference.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api cli config controllers hack internal))))
-# Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
+# Modules with code of their own and more dependencies than the operator. They are linted like the main module.
 NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
 MODULES := . $(NESTED) $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
@@ -143,7 +143,7 @@ test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real
 	export KUBEBUILDER_ASSETS="$$assets"; \
 	{ \
 		$(GO_TEST) ./internal/plan $$(go list ./... | grep -v -e /controllers$$ -e /internal/); \
-		for module in $(NESTED); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done; \
+		go -C hack/docs test -tags integration -count=1 -timeout $(TIMEOUT) ./...; \
 	} & others=$$!; \
 	$(GO_TEST) -race ./controllers $$(go list ./internal/... | grep -v /plan$$) || code=$$?; \
 	wait $$others && exit $${code:-0}
@@ -156,7 +156,7 @@ RUN ?= .
 test-repeat: $(LOCALCLUSTER)
 	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
 	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	for module in $(NESTED); do go -C $$module test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; done; \
+	go -C hack/docs test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
 	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
 	exit $$failed
 
