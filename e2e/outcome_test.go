@@ -98,7 +98,9 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 		test.Create(policy)
 		job := harness.Job(strings.ToLower(string(mode)), corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
 		job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
-		job.Spec.Completions, job.Spec.Parallelism = ptr.To(pods), ptr.To(min(pods, 20))
+		// A kubelet that reports later than its worker is done with the pod keeps phase Failed, and writes it every 10 seconds. When 20 pods
+		// end at once on two cores, most are reported late.
+		job.Spec.Completions, job.Spec.Parallelism = ptr.To(pods), ptr.To[int32](5)
 		test.Create(job)
 		test.WaitForCompleteWithin(job.Name, harness.FinishTimeout+time.Duration(pods)*5*time.Second)
 	}
