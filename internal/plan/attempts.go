@@ -65,10 +65,10 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 
 // beforeRestartOfAll reports whether all containers have been restarted (KEP-5532) since the attempt began: main containers were done then.
 func (s *situation) beforeRestartOfAll(attempt *Attempt) bool {
-	return attempt.MainRestarts != nil && *attempt.MainRestarts < s.mainRestarts()
+	return attempt.MainRestarts != nil && *attempt.MainRestarts < s.mainRestarts
 }
 
-func (s *situation) mainRestarts() int64 {
+func (s *situation) countMainRestarts() int64 {
 	restarts := int64(0)
 	for _, name := range s.View.Mains {
 		if status := statusOf(s.Pod, name); status != nil {

@@ -55,8 +55,10 @@ type situation struct {
 	Snapshot
 	now       time.Time
 	mainsDone time.Time
-	open      []resolve.Sidecar // sidecars that have not ended
-	due       []resolve.Sidecar // open sidecars that have drained
+	// mainRestarts is how often main containers have been restarted.
+	mainRestarts int64
+	open         []resolve.Sidecar // sidecars that have not ended
+	due          []resolve.Sidecar // open sidecars that have drained
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
@@ -67,7 +69,7 @@ type situation struct {
 
 func newSituation(snapshot Snapshot, now time.Time) *situation {
 	s := &situation{Snapshot: snapshot, now: now}
-	s.mainsDone = s.whenMainsDone()
+	s.mainsDone, s.mainRestarts = s.whenMainsDone(), s.countMainRestarts()
 	if s.lostSwap = s.findLostSwap(); s.lostSwap != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *s.lostSwap)
 	}
