@@ -54,7 +54,7 @@ type Manifests struct {
 	Objects []Manifest
 	// Rejected are the policies that the API server would reject. They are not in Objects.
 	Rejected []Rejection
-	// Others are the objects of kinds that are not decoded. They have no Object.
+	// Others are the objects that affect no decision, as of kinds that are not decoded. They have no Object.
 	Others []Manifest
 	// operators are the Deployments of the operator in the files. arguments are those of the assumed operator.
 	operators []*appsv1.Deployment

@@ -4,7 +4,7 @@
 // their progress. It is pure: the same input gives the same bytes. Packages pulljob and controllers read and write the
 // jobs.
 //
-// A job is never changed. OpenKruise does not pass a change of pull secrets on to nodes that it
-// has asked before (syncNodeImages in imagepulljob_controller.go skips a node that knows the job). So a job's name is a
-// hash of its content, and other content is another job.
+// A job is never changed. OpenKruise does not pass a change of pull secrets on to nodes that it has asked before (syncNodeImages in
+// imagepulljob_controller.go skips a node that knows the job). So a job's name is a hash of its content, and other content is
+// another job.
 package prepull
