@@ -209,9 +209,7 @@ func (f *fixture) tellStory(k *testenv.Kruise) {
 }
 
 func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
-	if !every {
-		t.Skip("Needs LONG=1")
-	}
+	testenv.SkipUnlessLong(t)
 	k := newKruise(t)
 	failed := map[string]int{}
 	for seed := range 21 {

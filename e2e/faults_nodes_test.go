@@ -20,6 +20,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // gatedJobs are Jobs whose main containers run until they are opened, one of each policy. They have a namespace of their own.
@@ -73,7 +74,7 @@ const (
 
 // The kubelet and OpenKruise's daemon are away while sidecars terminate, and while main containers end unseen.
 func TestFaultsNodeAway(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.inWaves, f.change = true, tolerateUnreachable
@@ -147,7 +148,7 @@ const drainTimeout = 3 * time.Minute
 
 // The operator leaves evicted pods alone. Their sidecars end within the grace period, and their Jobs have the right outcome.
 func TestFaultsNodeDrained(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.inWaves = true

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // Components of the local cluster, and the node that the Jobs run on.
@@ -103,7 +104,7 @@ func between(shortest, longest time.Duration) func() time.Duration {
 
 // The operator is killed at random times.
 func TestFaultsOperatorKilled(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	program := f.BuildOperator("-race")
@@ -123,7 +124,7 @@ func TestFaultsOperatorKilled(t *testing.T) {
 
 // With two replicas, the leader receives SIGTERM and SIGKILL in turn and restarts.
 func TestFaultsLeaderFailover(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.StandInForOperator()
@@ -168,7 +169,7 @@ func waitForLeader(f *faultJobs, replicas []*harness.OperatorProcess) *harness.O
 // The API server, etcd, the kubelet and containerd restart, by SIGTERM and SIGKILL in turn. The operator may lose its lease and exit: the
 // kubelet then restarts it with backoff. While OpenKruise is down, its webhooks reject new pods.
 func TestFaultsComponents(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	for _, c := range []struct {
 		name       string

@@ -25,6 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -188,7 +189,7 @@ func addRoles(test *harness.Test, directory string) {
 // A checkout is installed with images that the nodes pull from a registry. Only the patches of config/overlays/local are added: pods of
 // the local cluster cannot reach the API server by a pod network.
 func TestInstallWithOwnImages(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.WholeAtEnd()

@@ -19,11 +19,12 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // The operator notices that OpenKruise is removed, starts without it, and uses it once it is installed, without a restart.
 func TestKruiseRemovedAndInstalled(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)
@@ -103,7 +104,7 @@ const (
 // The operator falls back to the next mode within the grace period plus the deadline. Without fallback the pod is stuck until the daemon
 // is back.
 func TestKruiseDaemonDown(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)

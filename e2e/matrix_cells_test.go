@@ -232,7 +232,7 @@ func (c cell) expect() (outcome, *exception) {
 
 // Restarts of a native sidecar count, also those after exit code 0.
 func TestNativeRestartsReachBackoffLimit(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Shared(t)
 	run := newMatrixRun(t, func(*v1alpha1.PolicySpec) {})
 	for _, exitCode := range []int{0, 7} {

@@ -388,7 +388,7 @@ const kubeletOfFargate = "kubelet-" + fargateNode
 
 // A restarted kubelet gives a pod no grace period if the pod was deleted after its phase was written, and a full new one otherwise.
 func TestTeardownKubeletRestart(t *testing.T) {
-	harness.SkipUnlessLong(t)
+	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.WholeAtEnd()

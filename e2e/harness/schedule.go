@@ -7,8 +7,6 @@ package harness
 import (
 	"sync"
 	"testing"
-
-	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // namespacesInUse limits how many parallel tests have a namespace, to limit the load of the node.
@@ -53,14 +51,6 @@ func alone(t *testing.T) {
 	shared.Wait()
 	exclusive.Lock()
 	t.Cleanup(exclusive.Unlock)
-}
-
-// SkipUnlessLong skips a test that shows a fault or what a faster test has shown of another case, unless LONG=1 asks for all.
-func SkipUnlessLong(t *testing.T) {
-	t.Helper()
-	if !testenv.Long() {
-		t.Skip("Needs LONG=1")
-	}
 }
 
 // takeSlot waits until the test may have a namespace.

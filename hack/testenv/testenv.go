@@ -26,6 +26,14 @@ const startTimeout = 2 * time.Minute
 // Long reports whether LONG=1 asks for tests at full length, which takes hours.
 func Long() bool { return os.Getenv("LONG") == "1" }
 
+// SkipUnlessLong skips a test that takes long, or that shows what a faster test has shown of another case, unless Long.
+func SkipUnlessLong(tb testing.TB) {
+	tb.Helper()
+	if !Long() {
+		tb.Skip("Needs LONG=1")
+	}
+}
+
 // Run starts an API server with the CRDs of a directory, passes its configuration on, runs the tests and stops the server. It
 // returns the exit code for TestMain, which is non-zero if the server does not start.
 func Run(m *testing.M, crds string, use func(*rest.Config)) int {
