@@ -79,33 +79,44 @@ func delegate(directory string) error {
 // killAll kills every process in the control groups of the cluster and waits until all are gone.
 func killAll(ctx context.Context) error {
 	return poll(ctx, 20*time.Second, func(context.Context) error {
-		groups, err := clusterGroups()
-		if err != nil {
-			return err
-		}
 		left := 0
-		for _, group := range groups {
+		err := eachProcess(func(group string, pid int) error {
+			left++
 			if err := thaw(group); err != nil {
 				return err
 			}
-			// Groups may vanish meanwhile.
-			pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-			for _, field := range strings.Fields(string(pids)) {
-				pid, err := strconv.Atoi(field)
-				if err != nil || pid <= 0 {
-					continue
-				}
-				left++
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-					return fmt.Errorf("kill process %d: %w", pid, err)
-				}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", pid, err)
+			}
+			return nil
+		})
+		if err == nil && left > 0 {
+			err = errors.New("processes are left")
+		}
+		return err
+	})
+}
+
+// eachProcess calls the function for every process in the control groups of the machine's cluster, until it fails.
+func eachProcess(call func(group string, pid int) error) error {
+	groups, err := clusterGroups()
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		// Groups may vanish meanwhile.
+		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		for _, field := range strings.Fields(string(pids)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil || pid <= 0 {
+				continue
+			}
+			if err := call(group, pid); err != nil {
+				return err
 			}
 		}
-		if left > 0 {
-			return errors.New("processes are left")
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // thaw lets frozen processes go on. Those of version 1 cannot be killed: runc freezes a group while it sets its devices, and

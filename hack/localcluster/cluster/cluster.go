@@ -124,9 +124,10 @@ func (c *Cluster) lock() (func(), error) { return layout.Lock(c.layout.Path(lock
 // all.
 const claimFile = "/run/sidecar-termination-cluster"
 
-// lockMachine locks the cluster for a command that changes the machine. It fails unless the machine is free, or this cluster's. If
-// somebody removed the directory of another cluster by hand, nothing else can take that cluster down.
-func (c *Cluster) lockMachine() (unlock func(), err error) {
+// lockMachine locks the cluster for a command that changes the machine. It fails unless the machine is free, or this cluster's. A
+// cluster of another directory that was killed, or whose directory somebody removed by hand, does not hold the machine: what it left
+// is removed.
+func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
 	}
@@ -135,8 +136,18 @@ func (c *Cluster) lockMachine() (unlock func(), err error) {
 		return nil, fmt.Errorf("read which cluster the machine has: %w", err)
 	}
 	other := strings.TrimSpace(string(content))
-	if other != "" && other != c.layout.Root && exists((layout.Layout{Root: other}).State()) {
-		return nil, fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
+	if other == "" || other == c.layout.Root || !exists((layout.Layout{Root: other}).State()) {
+		return c.lock()
+	}
+	err = eachProcess(func(string, int) error {
+		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
+	})
+	if err != nil {
+		return nil, err
+	}
+	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other), Root: other}, progress: c.progress}
+	if err := killed.tearDown(ctx); err != nil {
+		return nil, err
 	}
 	return c.lock()
 }

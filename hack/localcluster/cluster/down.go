@@ -16,7 +16,7 @@ import (
 
 // Down removes the cluster, running or not, and restores the machine. Logs stay until the next Up.
 func (c *Cluster) Down(ctx context.Context) error {
-	unlock, err := c.lockMachine()
+	unlock, err := c.lockMachine(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // adds addons, and replaces kubelets by newer ones while the containers run on. It refuses other changes. Whatever is left of a cluster
 // that no longer runs, or that never came up, it removes first.
 func (c *Cluster) Up(ctx context.Context, versions Versions) error {
-	unlock, err := c.lockMachine()
+	unlock, err := c.lockMachine(ctx)
 	if err != nil {
 		return err
 	}
