@@ -55,13 +55,17 @@ manifests contain no object.`,
   %[1]s lint
   %[1]s lint -A
 
+  # declare what was found, without acting yet (enforcement: DryRun)
+  %[1]s lint -A -o policy | kubectl apply -f -
+
   # in CI, also failing on warnings
   %[1]s lint -k overlays/production --fail-on=warning`, program.Name),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	o.format.Bind(command)
+	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml, or policy for the policies that declare what was found",
+		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
 	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
@@ -113,6 +117,8 @@ type result struct {
 	Findings []explain.Finding `json:"findings,omitempty"`
 	// Notes say what was assumed because it could not be read, and what was ignored.
 	Notes []string `json:"notes,omitempty"`
+	// proposals are by namespace.
+	proposals map[string]*proposal
 }
 
 // summary counts the checked workloads and the findings.
@@ -125,7 +131,7 @@ type summary struct {
 }
 
 func newResult() *result {
-	return &result{Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}}
+	return &result{Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}, proposals: map[string]*proposal{}}
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -147,7 +153,12 @@ func (o *options) run(cmd *cobra.Command) error {
 		all = append(all, workload.Findings...)
 	}
 	r.Summary.Summary = explain.Summarize(all)
-	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
+	if o.format == formatPolicy {
+		err = r.writePolicies(cmd.OutOrStdout())
+	} else {
+		err = o.format.Write(cmd.OutOrStdout(), r, r.text)
+	}
+	if err != nil {
 		return err
 	}
 	return o.failOn.Judge(explain.Worst(all))
@@ -156,6 +167,7 @@ func (o *options) run(cmd *cobra.Command) error {
 // add adds a checked workload, with further findings.
 func (r *result) add(report explain.Report, at location, further ...explain.Finding) {
 	r.Summary.CheckedWorkloads++
+	r.propose(report)
 	if findings := slices.Concat(further, explain.Lint(report.Findings)); len(findings) > 0 {
 		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, findings})
 	}
@@ -176,22 +188,51 @@ func (r *result) addPolicy(policy explain.PolicyReport, at location) {
 func (r *result) text(p *output.Printer) {
 	reports := slices.Concat(r.Workloads, r.Objects)
 	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.position, b.position) })
-	for _, workload := range slices.Concat(r.Policies, reports) {
-		name := workload.Kind + " " + path.Join(workload.Namespace, workload.Name)
-		if workload.Path != "" {
-			name += " " + workload.Path
+	for _, same := range groups(slices.Concat(r.Policies, reports)) {
+		for _, workload := range same[:min(len(same), maxNamed)] {
+			p.Line("%s", workload.title())
 		}
-		if workload.File != "" {
-			name += " (" + workload.File + ")"
+		if more := len(same) - maxNamed; more > 0 {
+			p.Line("and %d more with the same findings", more)
 		}
-		p.Line("%s", name)
-		p.Findings(workload.Findings)
+		p.Findings(same[0].Findings)
 	}
 	p.Findings(r.Findings)
 	for _, note := range r.Notes {
 		p.Note(note)
 	}
 	r.summaryLine(p)
+}
+
+// maxNamed is how many workloads with the same findings the text names.
+const maxNamed = 3
+
+// groups joins the reports with the same findings, in the order of the first of each group.
+func groups(reports []workloadReport) [][]workloadReport {
+	var all [][]workloadReport
+	place := map[string]int{}
+	for _, report := range reports {
+		findings := fmt.Sprint(report.Findings)
+		i, known := place[findings]
+		if !known {
+			i = len(all)
+			place[findings] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], report)
+	}
+	return all
+}
+
+func (w workloadReport) title() string {
+	title := w.Kind + " " + path.Join(w.Namespace, w.Name)
+	if w.Path != "" {
+		title += " " + w.Path
+	}
+	if w.File != "" {
+		title += " (" + w.File + ")"
+	}
+	return title
 }
 
 func (r *result) summaryLine(p *output.Printer) {

@@ -72,6 +72,93 @@ func (r report) lines() []string {
 	return all
 }
 
+// The policies that lint prints for manifests declare what it has found in them.
+func TestPoliciesResolveFindings(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no manifests: %v", err)
+	}
+	proposed := 0
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies, _ := run(t, string(content), "-o", "policy")
+		if strings.Contains(policies, "kind: ") {
+			proposed++
+		}
+		text, _ := run(t, string(content)+"\n---\n"+policies, "-o", "json")
+		var got report
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("%s: %v: %s", file, err, text)
+		}
+		for _, line := range got.lines() {
+			if strings.Contains(line, string(v1alpha1.ReasonMayHang)) && !strings.HasPrefix(line, string(explain.SeverityWarning)) ||
+				strings.Contains(line, string(v1alpha1.ReasonNoMainContainer)) {
+				t.Errorf("%s: with the policies: %s\n%s", filepath.Base(file), line, policies)
+			}
+		}
+		if again, _ := run(t, string(content)+"\n---\n"+policies, "-o", "policy"); again != "# nothing to declare\n" {
+			t.Errorf("%s: proposed once more:\n%s", filepath.Base(file), again)
+		}
+	}
+	if proposed < 10 {
+		t.Errorf("only %d manifests have a proposal", proposed)
+	}
+}
+
+func TestPolicyFormat(t *testing.T) {
+	pod := func(name string, containers ...string) string {
+		text := "---\napiVersion: v1\nkind: Pod\nmetadata: {namespace: batch, name: " + name + "}\nspec:\n  restartPolicy: Never\n  containers:\n  - {name: main, image: app}\n"
+		for _, container := range containers {
+			text += "  - {name: " + container + ", image: x}\n"
+		}
+		return text
+	}
+	const earlier = "---\napiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {namespace: batch, name: undeclared-sidecars}\n" +
+		"spec: {enforcement: Enforce, sidecars: [{name: vault-agent, drainSeconds: 5}]}\n"
+	for name, tc := range map[string]struct{ manifests, want string }{
+		"two workloads": {pod("a", "istio-proxy") + pod("b", "istio-proxy", "fluent-bit"), `---
+# fluent-bit in 1 workload
+# istio-proxy in 2 workloads
+# set enforcement to Enforce after you have read its events and its status
+apiVersion: sidecartermination.dev/v1alpha1
+kind: SidecarTerminationPolicy
+metadata:
+  name: undeclared-sidecars
+  namespace: batch
+spec:
+  enforcement: DryRun
+  podSelector: {}
+  sidecars:
+  - name: fluent-bit
+  - name: istio-proxy
+`},
+		"policy of an earlier run": {earlier + pod("a", "istio-proxy"), `---
+# istio-proxy in 1 workload
+apiVersion: sidecartermination.dev/v1alpha1
+kind: SidecarTerminationPolicy
+metadata:
+  name: undeclared-sidecars
+  namespace: batch
+spec:
+  enforcement: Enforce
+  podSelector: {}
+  sidecars:
+  - drainSeconds: 5
+    name: vault-agent
+  - name: istio-proxy
+`},
+		"nothing found": {pod("a"), "# nothing to declare\n"},
+	} {
+		got, _ := run(t, tc.manifests, "-o", "policy")
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Each manifest has the shape that the documentation of a tool describes, which its first line names.
 func TestManifests(t *testing.T) {
 	const mayHang = "Problem MayHang Job/"
@@ -139,10 +226,10 @@ func TestManifests(t *testing.T) {
 		"tekton-taskrun.yaml":            {[]string{"Note NotChecked TaskRun/build: left alone: Tekton ends the sidecars of its pods"}, 0},
 		"airflow-pod-template.yaml":      {[]string{"Warning MayHang Pod/placeholder-name istio-proxy"}, 1},
 		"airflow-preset.yaml":            {nil, 1},
-		"jenkins-agent.yaml":             {[]string{"Warning MayHang Pod/build linkerd-proxy"}, 1},
+		"jenkins-agent.yaml":             {[]string{"Warning MayHang Pod/build linkerd-proxy", "Warning MayHang Pod/build"}, 1},
 		"jenkins-pod-template.yaml":      {[]string{"Warning NotChecked manifests: the manifests contain no policy, and no workload whose pods finish"}, 0},
 		"github-arc-step.yaml":           {[]string{mayHang + "runner-step-1c0ffee0 fluent-bit"}, 1},
-		"gitlab-pod.yaml":                {[]string{"Problem MayHang Pod/runner-project-7-concurrent-0 istio-proxy"}, 1},
+		"gitlab-pod.yaml":                {[]string{"Problem MayHang Pod/runner-project-7-concurrent-0 istio-proxy", "Warning MayHang Pod/runner-project-7-concurrent-0"}, 1},
 		"helm-hook-job.yaml":             {[]string{mayHang + "airflow-run-airflow-migrations cloud-sql-proxy", "Warning MayHang Job/airflow-run-airflow-migrations istio-proxy"}, 1},
 		"rayjob.yaml":                    {[]string{"Warning MayHang RayJob/fit-model spec.submitterPodTemplate istio-proxy"}, 1},
 		"rayjob-submitter.yaml":          {[]string{"Problem MayHang RayJob/fit-model spec.submitterPodTemplate vault-agent"}, 1},

@@ -19,15 +19,19 @@ func (p *Printer) Findings(findings []explain.Finding) {
 			text = fmt.Sprintf("%s: %s", finding.Reason, text)
 		}
 		// All severities have the length of the longest, so that texts align.
-		p.Item(fmt.Sprintf("%-7s", strings.ToLower(string(finding.Severity))), text, finding.Hint)
+		p.Item(fmt.Sprintf("%-7s", strings.ToLower(string(finding.Severity))), text, finding.Hint, finding.Commands...)
 	}
 }
 
-// Item writes a text after a word, with a hint below it, which may be empty.
-func (p *Printer) Item(word, text, hint string) {
+// Item writes a text after a word, and below it a hint, which may be empty, and commands, which are never wrapped.
+func (p *Printer) Item(word, text, hint string, commands ...string) {
 	p.Prose("  "+word+"  ", text)
+	indent := strings.Repeat(" ", len(word)+4)
 	if hint != "" {
-		p.Prose(strings.Repeat(" ", len(word)+4)+"-> ", hint)
+		p.Prose(indent+"-> ", hint)
+	}
+	for _, command := range commands {
+		p.Line("%s   %s", indent, command)
 	}
 }
 

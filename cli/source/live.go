@@ -101,7 +101,7 @@ func (c *Connection) Open(
 
 // Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
 func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: program.Now(), program: program}
+	s := &Source{now: program.Now()}
 	s.Reader = &tolerantReader{Reader: l.Client, program: program.Name, note: s.note, known: map[string]answer{}}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -269,7 +270,7 @@ func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error
 		return nil, err
 	}
 	reader := &memory{types: types, objects: map[schema.GroupKind][]client.Object{}}
-	s := &Source{Reader: reader, Settings: operator, Offline: true, now: program.Now(), program: program, assumed: m.missingNamespaces()}
+	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{Offline: true}, now: program.Now(), assumed: m.missingNamespaces()}
 	if m.note != "" {
 		s.note("%s", m.note)
 	}

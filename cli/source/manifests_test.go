@@ -102,16 +102,3 @@ func TestNamespaceNotInManifests(t *testing.T) {
 		})
 	}
 }
-
-func TestHintsNameTheProgram(t *testing.T) {
-	manifests, s := read(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}, "+
-		"{name: proxy, image: app, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: \"true\"}]}]}}}", "--pod-phase=Disabled", "--quick-exit-image=")
-	pod, _, err := s.Manifest(t.Context(), manifests.Objects[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := s.Explain(pod).Findings
-	if len(found) == 0 || !strings.HasSuffix(found[0].Hint, "; run: program check") {
-		t.Errorf("hints name no command: %+v", found)
-	}
-}

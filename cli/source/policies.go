@@ -48,7 +48,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 		return err
 	}
 	namespace := observe.NamespaceMetadata()
-	predicts := s.Offline && pod.Template
+	predicts := s.Cluster.Offline && pod.Template
 	needed := predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces)
 	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)
 	// Without policies that select namespaces, their labels say only whether somebody has opted out.

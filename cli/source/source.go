@@ -29,9 +29,6 @@ type Source struct {
 	Reader   client.Reader
 	Settings settings.Operator
 	Cluster  explain.Cluster
-	// Offline is true for manifests.
-	Offline bool
-	program Program
 	// assumed are the namespaces that are not in the manifests.
 	assumed sets.Set[string]
 	notes   []string
@@ -48,15 +45,9 @@ func (s *Source) note(format string, arguments ...any) {
 	}
 }
 
-// Explain reports on a pod. Hints name commands of the program.
+// Explain reports on a pod.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
-	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
-	for i := range report.Findings {
-		if found := &report.Findings[i]; explain.CheckSaysMore(found.Reason) {
-			found.Hint += fmt.Sprintf("; run: %s check", s.program.Name)
-		}
-	}
-	return report
+	return explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
 }
 
 // Pod reads the input for a pod. The Job is the pod's Job, or nil.
@@ -67,7 +58,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 		addJob(&result, job.Spec)
 	}
 	// A manifest of a pod that has run has a status, but no node object.
-	result.Template = s.Offline && len(pod.Status.ContainerStatuses) == 0
+	result.Template = s.Cluster.Offline && len(pod.Status.ContainerStatuses) == 0
 	if err := s.addPolicies(ctx, &result); err != nil || result.Template {
 		return result, err
 	}
@@ -79,7 +70,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 		}
 	}
 	result.Kubelet, result.PhaseSince = observe.Kubelet(node), phaseSince(pod)
-	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
+	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Cluster.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &image.Terminator{}}

@@ -57,9 +57,11 @@ func (x *explainer) findings(report Report) {
 	x.checkMissingContainers()
 }
 
-// add adds a finding with the hint for its reason, and returns it until the next one is added.
+// add adds a finding with what to do about it, and returns it until the next one is added.
 func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, format string, arguments ...any) *Finding {
-	x.found = append(x.found, finding(severity, reason, container, fmt.Sprintf(format, arguments...)))
+	f := finding(severity, reason, container, fmt.Sprintf(format, arguments...))
+	x.advise(&f)
+	x.found = append(x.found, f)
 	return &x.found[len(x.found)-1]
 }
 
@@ -94,8 +96,9 @@ func (x *explainer) checkDryRun() {
 		switch {
 		case sidecar.Policy == nil || !x.isDryRun(*sidecar.Policy):
 		case x.view.Sidecar(sidecar.Container) == nil:
-			x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
+			f := x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
+			x.patch(f, *sidecar.Policy, "add", "/spec/enforcement", v1alpha1.EnforcementEnforce)
 		default:
 			x.add(SeverityNote, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
@@ -209,20 +212,44 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 
 // missingContainers is a policy with the containers that it names and the pod does not have.
 type missingContainers struct {
-	policy resolve.PolicyRef
-	// misspelled is true if the policy probably means a container of the pod that has a similar name.
-	misspelled bool
-	message    string
+	policy  resolve.PolicyRef
+	entries []missingEntry
+	message string
+}
+
+// missingEntry is an entry of spec.sidecars or spec.mainContainers.
+type missingEntry struct {
+	sidecar bool
+	index   int
+	name    string
+	// meant is the container of the pod that the name is a likely misspelling of, or empty.
+	meant string
+}
+
+func (m missingEntry) isMisspelled() bool { return m.meant != "" }
+
+func (m missingEntry) String() string {
+	if m.isMisspelled() {
+		return fmt.Sprintf("%s (did you mean %s?)", m.name, m.meant)
+	}
+	return m.name
+}
+
+// isMisspelled reports whether the policy probably means a container of the pod by another name.
+func (m missingContainers) isMisspelled() bool {
+	return slices.ContainsFunc(m.entries, missingEntry.isMisspelled)
 }
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
 	for _, missing := range x.missingContainers() {
-		severity := SeverityNote
-		if missing.misspelled {
-			severity = SeverityWarning
+		i := slices.IndexFunc(missing.entries, missingEntry.isMisspelled)
+		if i < 0 {
+			x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
+			continue
 		}
-		x.add(severity, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
+		x.adviseSpelling(x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message),
+			missing.policy, missing.entries[i])
 	}
 }
 
@@ -236,36 +263,36 @@ func (x *explainer) missingContainers() []missingContainers {
 	}
 	var all []missingContainers
 	for _, policy := range x.Policies {
-		missing, misspelled := x.missingFrom(policy, undeclared)
+		missing := x.missingFrom(policy, undeclared)
 		names := len(policy.Spec.Sidecars) + len(policy.Spec.MainContainers)
 		if !x.Template && len(missing) < names {
-			missing = misspelled
+			missing = filter(missing, missingEntry.isMisspelled)
 		}
 		if len(missing) == 0 {
 			continue
 		}
-		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(missing, ", "))
+		var listed []string
+		for _, entry := range missing {
+			listed = append(listed, entry.String())
+		}
+		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(listed, ", "))
 		if x.Template {
 			message += " unless a webhook injects it"
 		}
-		all = append(all, missingContainers{policy.Ref, len(misspelled) > 0, message})
+		all = append(all, missingContainers{policy.Ref, missing, message})
 	}
 	return all
 }
 
-// missingFrom lists the names in the policy that no container of the pod has, each with the name that it is a likely misspelling
-// of, and those with such a name alone. A sidecar may be meant by a container without a declaration, and a main container by one
-// that the policy does not list.
-func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (missing, misspelled []string) {
-	add := func(name string, candidates []string) {
-		if hasContainer(x.Pod.Pod, name) {
-			return
+// missingFrom lists the entries of the policy that no container of the pod has the name of. A sidecar may be meant by a container
+// without a declaration, and a main container by one that the policy does not list.
+func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) []missingEntry {
+	var missing []missingEntry
+	add := func(entry missingEntry, candidates []string) {
+		if !hasContainer(x.Pod.Pod, entry.name) {
+			entry.meant = similarTo(entry.name, candidates)
+			missing = append(missing, entry)
 		}
-		if meant := similarTo(name, candidates); meant != "" {
-			name = fmt.Sprintf("%s (did you mean %s?)", name, meant)
-			misspelled = append(misspelled, name)
-		}
-		missing = append(missing, name)
 	}
 	var unlisted []string
 	for i := range x.Pod.Pod.Spec.Containers {
@@ -273,15 +300,15 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (mis
 			unlisted = append(unlisted, name)
 		}
 	}
-	for _, sidecar := range policy.Spec.Sidecars {
+	for i, sidecar := range policy.Spec.Sidecars {
 		if !x.isInjected(sidecar.Name) {
-			add(sidecar.Name, undeclared)
+			add(missingEntry{sidecar: true, index: i, name: sidecar.Name}, undeclared)
 		}
 	}
-	for _, main := range policy.Spec.MainContainers {
-		add(string(main), unlisted)
+	for i, main := range policy.Spec.MainContainers {
+		add(missingEntry{index: i, name: string(main)}, unlisted)
 	}
-	return missing, misspelled
+	return missing
 }
 
 // hasContainer reports whether a container of the pod has the name, which may have stars.

@@ -2,22 +2,23 @@
 
 package explain
 
-import "github.com/sidecar-termination/operator/api/v1alpha1"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
-// CheckSaysMore reports whether the subcommand check, which examines the operator and OpenKruise, has more details on the
-// reason.
-func CheckSaysMore(reason v1alpha1.Reason) bool {
-	switch reason {
-	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused, v1alpha1.ReasonOutcomeNotDecided:
-		return true
-	}
-	return false
-}
+	corev1 "k8s.io/api/core/v1"
 
-// hintForSeveral is the hint of ReasonMayHang if any of several containers may be the sidecar.
-const hintForSeveral = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
 
-// hints say by reason what to do next.
+// hints say by reason what to do next, where the pod does not matter. A mode that is unusable for one of these reasons becomes usable
+// that way.
 var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartPolicyAlways:   "if the pod should end, set restartPolicy to Never or OnFailure",
 	v1alpha1.ReasonNoMainContainer:       "leave at least one container undeclared, or list the main containers under mainContainers",
@@ -26,32 +27,29 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonOptedOut:              "remove the label if the operator should end the pod's sidecars",
 	v1alpha1.ReasonJobsForbidden:         "install the operator with component include-injected, or with the chart's value includeInjected",
 	v1alpha1.ReasonInvalidEnv:            "set a valid value instead of this one, valueFrom or envFrom, or name the container in a policy",
-	v1alpha1.ReasonInvalidAnnotation:     "remove the annotation that the message names: kubectl annotate pod NAME ANNOTATION-",
+	v1alpha1.ReasonInvalidAnnotation:     "remove the annotation, which makes the operator end the sidecars, possibly for the second time",
 	v1alpha1.ReasonPodTooLarge:           "split the pod",
 	v1alpha1.ReasonInternalError:         "report the messages about this pod in the operator's log",
 	v1alpha1.ReasonDryRun:                "set enforcement to Enforce in the policy to let it act",
-	v1alpha1.ReasonNodeKindUnknown:       "set --node-kind of the operator to the kind of all nodes of its namespaces, or set mode to Auto and an image that covers the command",
+	v1alpha1.ReasonNodeKindUnknown:       "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command",
 	v1alpha1.ReasonNamespaceNotWatched:   "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload",
-	v1alpha1.ReasonNoUsableMode:          "set image in the policy, or the operator's --quick-exit-image, or install OpenKruise",
 	v1alpha1.ReasonNoQuickExitImage:      "set image in the policy, or the operator's --quick-exit-image",
 	v1alpha1.ReasonImageNotAllowed:       "use an image that --allowed-quick-exit-image of the operator lists, or remove image",
-	v1alpha1.ReasonCRRUnavailable:        "install OpenKruise, or set mode to Auto",
-	v1alpha1.ReasonModeDisabled:          "set mode to Auto, or run the operator with the flag that the message names set to Enabled",
-	v1alpha1.ReasonGracePeriodTooLong:    "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy, or use an image or OpenKruise",
+	v1alpha1.ReasonCRRUnavailable:        "install OpenKruise",
+	v1alpha1.ReasonModeDisabled:          "run the operator with the flag that the message names set to Enabled",
+	v1alpha1.ReasonGracePeriodTooLong:    "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy",
 	v1alpha1.ReasonOutcomeNotDecided:     "install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later",
 	v1alpha1.ReasonUnknownSetting:        "upgrade the operator, which is older than the policy's CRD, or set the field to another value",
 	v1alpha1.ReasonMirrorPod:             "remove the manifest of the static pod from its node",
-	v1alpha1.ReasonVirtualNode:           "set mode to Auto and an image: virtual nodes support mode Image only",
-	v1alpha1.ReasonNoKruiseDaemon:        "set mode to Auto, or run these pods on nodes with OpenKruise's daemon",
-	v1alpha1.ReasonExitCodesRespected:    "set exitCodePolicy to Ignore, or a mode other than PodPhase",
-	v1alpha1.ReasonRestartsAllContainers: "remove the rule RestartAllContainers from the sidecar, or use mode PodPhase",
+	v1alpha1.ReasonExitCodesRespected:    "set exitCodePolicy to Ignore",
+	v1alpha1.ReasonRestartsAllContainers: "remove the rule RestartAllContainers from the sidecar",
 	v1alpha1.ReasonBackoffLimitRisk:      "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
-	v1alpha1.ReasonCommandNotCovered:     "use an image that covers the command, or set mode to Auto",
+	v1alpha1.ReasonCommandNotCovered:     "use an image that covers the command",
 	v1alpha1.ReasonWriteRefused:          "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
 	v1alpha1.ReasonIneffectiveEnv:        "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy",
 	v1alpha1.ReasonContainerNotFound:     "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
 	v1alpha1.ReasonInvalidSelector:       "correct the selector: its operators are In, NotIn, Exists and DoesNotExist",
-	v1alpha1.ReasonStuck:                 "read the container's log and the failed attempts, then delete the pod if necessary",
+	v1alpha1.ReasonStuck:                 "read the log of the sidecar and the failed attempts",
 	v1alpha1.ReasonAttemptFailed:         "if the sidecar needs more time, raise terminationDeadlineSeconds",
 	v1alpha1.ReasonDeletedWhileEnding:    "if the sidecars need their token, log or grace period, set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0",
 	v1alpha1.ReasonForeignFinalizer:      "if the sidecars need their grace period, do not delete the pod before its sidecars have ended (ttlSecondsAfterFinished, history limits, workflow engines), or use mode Image or CRR, which do not use the phase",
@@ -59,4 +57,187 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonMayHang:               "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers",
 	v1alpha1.ReasonInvalidManifest:       "correct the field that the message names",
 	v1alpha1.ReasonNotChecked:            "if the object creates no pods that finish, exclude it with --ignore-kind KIND.GROUP; otherwise lint a manifest of its pods",
+}
+
+// hintForSeveral is the hint of ReasonMayHang if any of several containers may be the sidecar.
+const hintForSeveral = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
+
+// checkCommand examines the operator and OpenKruise.
+const checkCommand = settings.PluginName + " check"
+
+// advise replaces the hint of a finding by one that fits the situation of the pod, and adds commands. Manifests have no commands: their
+// names may be any text, and what is wrong is in a file.
+func (x *explainer) advise(f *Finding) {
+	pod := x.Pod.Pod
+	switch f.Reason {
+	case v1alpha1.ReasonMayHang:
+		x.adviseDeclaration(f)
+	case v1alpha1.ReasonAttemptFailed:
+		x.adviseAfterFailure(f)
+	case v1alpha1.ReasonOptedOut:
+		if pod.Labels[v1alpha1.LabelIgnore] != "true" {
+			x.command(f, "kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
+		} else if !x.Template {
+			x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
+		}
+	case v1alpha1.ReasonInvalidAnnotation:
+		x.command(f, "kubectl -n %s annotate pod %s %s-", pod.Namespace, pod.Name, v1alpha1.AnnotationImageSwap)
+	case v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue,
+		v1alpha1.ReasonWriteRefused, v1alpha1.ReasonOutcomeNotDecided:
+		x.command(f, checkCommand)
+	}
+	switch stuck := x.decision.Stage == plan.StageStuck && f.Reason == x.decision.Reason; {
+	case f.Severity != SeverityProblem:
+	case stuck:
+		for _, substitution := range x.decision.Substitutions {
+			if sidecar := x.view.Sidecar(substitution.Container); sidecar != nil && substitution.Used == "" {
+				x.adviseMode(f, *sidecar, plan.ModeOptions(x.snapshot(), *sidecar))
+			}
+		}
+		x.adviseFinish(f, x.view)
+	case f.Reason == v1alpha1.ReasonOverdue:
+		x.adviseFinish(f, x.view)
+	}
+}
+
+// command adds a command, unless the finding is on manifests.
+func (x *explainer) command(f *Finding, format string, arguments ...any) {
+	if command := fmt.Sprintf(format, arguments...); !x.cluster.Offline && !slices.Contains(f.Commands, command) {
+		f.Commands = append(f.Commands, command)
+	}
+}
+
+// patch adds a command that changes the policy.
+func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path string, value any) {
+	encoded, err := json.Marshal([]any{struct {
+		Operation string `json:"op"`
+		Path      string `json:"path"`
+		Value     any    `json:"value"`
+	}{operation, path, value}})
+	if err != nil {
+		return // no value of a patch does this
+	}
+	target := "patch cstp " + policy.Name
+	if policy.Kind == resolve.KindNamespaced {
+		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
+	}
+	x.command(f, "kubectl %s --type=json -p '%s'", target, encoded)
+}
+
+// adviseFinish adds the command that finishes the pod with its outcome, if the command can, given these roles.
+func (x *explainer) adviseFinish(f *Finding, view resolve.View, sidecars ...string) {
+	snapshot := x.snapshot()
+	snapshot.View = view
+	can := func(mode v1alpha1.Mode) bool { return len(plan.Finish(snapshot, mode, x.now).Actions) > 0 }
+	command := fmt.Sprintf("%s finish pod/%s -n %s", settings.PluginName, x.Pod.Pod.Name, x.Pod.Pod.Namespace)
+	if len(sidecars) > 0 {
+		command += " --sidecars " + strings.Join(sidecars, ",")
+	}
+	switch {
+	case x.Template || x.cluster.Offline:
+		return
+	case can(v1alpha1.ModePodPhase):
+	case can(v1alpha1.ModeImage):
+		command += " --mode=Image"
+	default:
+		return
+	}
+	x.alternative(f, "finish the pod now and keep the outcome of its main containers; deleting it repeats their work")
+	x.command(f, "%s", command)
+}
+
+// alternative adds another way out to the hint.
+func (x *explainer) alternative(f *Finding, way string) {
+	if f.Hint != "" {
+		way = f.Hint + "; or " + way
+	}
+	f.Hint = way
+}
+
+// adviseDeclaration says in which policy to declare a container that may keep the pod from finishing.
+func (x *explainer) adviseDeclaration(f *Finding) {
+	isCause := func(entry missingEntry) bool {
+		if entry.meant == "" || !entry.sidecar {
+			return entry.meant != "" // a main container that is spelled correctly makes all others sidecars
+		}
+		return f.Container == entry.meant || f.Container == "" && !x.isKnownSidecar(entry.meant)
+	}
+	for _, missing := range x.missingContainers() {
+		if i := slices.IndexFunc(missing.entries, isCause); i >= 0 {
+			x.adviseSpelling(f, missing.policy, missing.entries[i])
+			return
+		}
+	}
+	if f.Container == "" {
+		f.Hint = hintForSeveral
+		return
+	}
+	for _, policy := range x.NotSelecting {
+		container := []*corev1.Container{{Name: f.Container}}
+		if n := whyNotSelecting(policy, &x.Pod, container); n.relevant && n.hint != "" {
+			f.Hint = fmt.Sprintf("let %s select the pod: %s", policy.Ref, n.hint)
+			return
+		}
+	}
+	i := slices.IndexFunc(x.Policies, func(p resolve.Policy) bool {
+		return p.Ref.Kind == resolve.KindNamespaced && len(p.Spec.Sidecars) > 0 && p.Spec.Enforcement.Acts()
+	})
+	if i >= 0 {
+		f.Hint = fmt.Sprintf("add it to spec.sidecars of %s, or list all containers that exit by themselves under mainContainers of a policy", x.Policies[i].Ref)
+		x.patch(f, x.Policies[i].Ref, "add", "/spec/sidecars/-", map[string]string{"name": f.Container})
+	} else {
+		x.command(f, "%s lint -n %s -o policy", settings.PluginName, x.Pod.Pod.Namespace)
+	}
+	options := x.operator.Resolve
+	options.Sidecars = []string{f.Container}
+	x.adviseFinish(f, resolve.Resolve(x.Pod.Pod, x.Policies, options).Enforced, f.Container)
+}
+
+// adviseSpelling says how to correct a name in a policy.
+func (x *explainer) adviseSpelling(f *Finding, policy resolve.PolicyRef, entry missingEntry) {
+	field, path := "mainContainers", fmt.Sprintf("/spec/mainContainers/%d", entry.index)
+	if entry.sidecar {
+		field, path = "sidecars", fmt.Sprintf("/spec/sidecars/%d/name", entry.index)
+	}
+	f.Hint = fmt.Sprintf("change %s to %s in spec.%s of %s", entry.name, entry.meant, field, policy)
+	x.patch(f, policy, "replace", path, entry.meant)
+}
+
+// adviseAfterFailure says what may help after a failed attempt, by its mode and by the state of the container.
+func (x *explainer) adviseAfterFailure(f *Finding) {
+	i := slices.IndexFunc(x.decision.Failures, func(failure plan.Failure) bool { return failure.Message == f.Message })
+	state, sidecar := x.state(x.Pod.Pod.Status.ContainerStatuses, f.Container), x.view.Sidecar(f.Container)
+	switch {
+	case i < 0 || state == nil || sidecar == nil:
+	case x.decision.Failures[i].Mode == v1alpha1.ModeImage && state.Waiting != nil:
+		f.Hint = fmt.Sprintf("check the name of quick-exit image %s, whether the node may pull it, and whether it has the container's command", sidecar.Image)
+		x.command(f, "kubectl -n %s describe pod %s", x.Pod.Pod.Namespace, x.Pod.Pod.Name)
+	case x.decision.Failures[i].Mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
+		f.Hint = hints[v1alpha1.ReasonOutcomeNotDecided]
+		x.command(f, checkCommand)
+	case sidecar.Policy != nil:
+		f.Hint = fmt.Sprintf("if the sidecar needs more time, raise terminationDeadlineSeconds in %s", sidecar.Policy)
+		x.patch(f, *sidecar.Policy, "add", "/spec/terminationDeadlineSeconds", 2*int64(sidecar.Timeout/time.Second))
+	}
+}
+
+// adviseMode says what makes one of the modes usable for the sidecar. Nothing does where a mode needs another kind of node. A single
+// mode is a declared one.
+func (x *explainer) adviseMode(f *Finding, sidecar resolve.Sidecar, options []plan.ModeOption) {
+	f.Hint = ""
+	for _, option := range options {
+		way := hints[option.Reason]
+		if way != "" && !strings.Contains(f.Hint, way) {
+			x.alternative(f, way)
+		}
+		if option.Reason == v1alpha1.ReasonNoQuickExitImage && sidecar.Policy != nil {
+			x.patch(f, *sidecar.Policy, "add", "/spec/image", settings.QuickExitImage)
+		}
+	}
+	if len(options) == 1 {
+		x.alternative(f, "set mode to Auto")
+	}
+	if f.Reason == v1alpha1.ReasonNoUsableMode {
+		x.command(f, checkCommand)
+	}
 }

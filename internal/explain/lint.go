@@ -15,33 +15,43 @@ import (
 // mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
 //
 //   - a container that still runs after another one has terminated may be a sidecar (running pods only);
-//   - a container with the name or image of a well-known sidecar is probably a sidecar;
+//   - a container with the name or image of a well-known sidecar is probably a sidecar, if another one may be the main container;
 //   - a container that an injector adds is a sidecar (templates only);
-//   - one of several undeclared containers may be a sidecar.
+//   - one of several other undeclared containers may be a sidecar.
 //
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() {
-	before := len(x.found)
 	x.undeclaredInjections()
-	var undeclared []string
-	for _, container := range x.undeclared() {
-		undeclared = append(undeclared, container.Name)
-		if len(x.Pod.Pod.Spec.Containers) == 1 {
-			continue
-		}
-		if known := knownSidecar(container); known != "" && !x.hasTerminated(container.Name) {
-			x.add(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
-				"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, known)
-		}
+	others, known := x.undeclared(), []string(nil)
+	if mains := slices.DeleteFunc(slices.Clone(x.view.Mains), x.isKnownSidecar); len(mains) > 0 {
+		others = slices.DeleteFunc(others, func(container *corev1.Container) bool {
+			why := knownSidecar(container)
+			if why != "" && !x.hasTerminated(container.Name) {
+				known = append(known, container.Name)
+				x.add(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
+					"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, why)
+			}
+			return why != ""
+		})
+	}
+	var names []string
+	for _, container := range others {
+		names = append(names, container.Name)
 	}
 	switch {
-	case len(x.found) > before || len(undeclared) < 2:
-	case slices.ContainsFunc(undeclared, x.hasTerminated):
-		x.leftRunning(undeclared)
-	default:
+	case len(names)+len(known) < 2:
+	case slices.ContainsFunc(names, x.hasTerminated):
+		x.leftRunning(names)
+	case len(names) > 1:
 		x.add(SeverityWarning, v1alpha1.ReasonMayHang, "",
-			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(undeclared, ", ")).Hint = hintForSeveral
+			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(names, ", "))
 	}
+}
+
+// isKnownSidecar reports whether the container looks like a well-known sidecar.
+func (x *explainer) isKnownSidecar(name string) bool {
+	i := slices.IndexFunc(x.Pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	return i >= 0 && knownSidecar(&x.Pod.Pod.Spec.Containers[i]) != ""
 }
 
 // undeclared lists the regular containers without a declaration, except those that end without one.
@@ -141,9 +151,19 @@ func LeftAlone(message string) Finding {
 	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotChecked, Message: message}
 }
 
-// Lint returns the findings on missing and ineffective declarations.
+// Lint returns the findings on missing and ineffective declarations. In a pod that may hang, these are also the policies that do not
+// select it.
 func Lint(findings []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return !slices.Contains(lintReasons, f.Reason) })
+	hangs := slices.ContainsFunc(findings, func(f Finding) bool { return f.Reason == v1alpha1.ReasonMayHang })
+	return filter(findings, func(f Finding) bool {
+		switch f.Reason {
+		case v1alpha1.ReasonNotSelected:
+			return hangs
+		case v1alpha1.ReasonContainerNotFound:
+			return f.Severity == SeverityWarning
+		}
+		return slices.Contains(lintReasons, f.Reason)
+	})
 }
 
 // IsJobType reports whether the restartPolicy lets the pod finish.

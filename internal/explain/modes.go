@@ -183,7 +183,9 @@ func (x *explainer) noUsableMode(name string, nodes []NodeModes) {
 		if !onNode.certain {
 			message = fmt.Sprintf("on a %s: %s", onNode.NodeType, message)
 		}
-		all = append(all, *x.add(severity, onNode.Reason, name, "%s", message))
+		found := x.add(severity, onNode.Reason, name, "%s", message)
+		x.adviseMode(found, *x.view.Sidecar(name), onNode.options)
+		all = append(all, *found)
 	}
 }
 
@@ -202,8 +204,9 @@ func (x *explainer) substituted(name string, nodes []NodeModes) {
 		if onNode.certain {
 			substitute = string(onNode.first())
 		}
-		x.add(severityOf(declared.Reason), declared.Reason, name,
-			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message)
+		x.adviseMode(x.add(severityOf(declared.Reason), declared.Reason, name,
+			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message),
+			*x.view.Sidecar(name), onNode.options[:1])
 		return
 	}
 }

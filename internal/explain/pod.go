@@ -37,6 +37,8 @@ type Cluster struct {
 	// VirtualNodes and DaemonlessNodes are true if the cluster has such nodes, and nil if unknown.
 	VirtualNodes    *bool
 	DaemonlessNodes *bool
+	// Offline is true for manifests.
+	Offline bool
 }
 
 // Pod is the input for a report.

@@ -152,7 +152,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 func misspelledIn(policy resolve.PolicyRef, all []missingContainers, where string) []Finding {
 	var found []Finding
 	for _, missing := range all {
-		if missing.misspelled && missing.policy == policy {
+		if missing.isMisspelled() && missing.policy == policy {
 			found = append(found, finding(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", fmt.Sprintf("%s: %s %s", where, policy, missing.message)))
 		}
 	}

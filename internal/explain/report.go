@@ -37,6 +37,8 @@ type Finding struct {
 	Message   string          `json:"message"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
+	// Commands do it, or the first step, in a POSIX shell. Findings on manifests have none.
+	Commands []string `json:"commands,omitempty"`
 }
 
 // Summary counts findings by severity.
@@ -44,6 +46,16 @@ type Summary struct {
 	Problems int `json:"problems"`
 	Warnings int `json:"warnings"`
 	Notes    int `json:"notes"`
+}
+
+// Policy returns the policy of the report's namespace or of the cluster, whether or not it selects the pod, or nil.
+func (r *Report) Policy(ref resolve.PolicyRef) *v1alpha1.PolicySpec {
+	for _, policy := range slices.Concat(r.input.Policies, r.input.NotSelecting) {
+		if policy.Ref == ref {
+			return policy.Spec
+		}
+	}
+	return nil
 }
 
 // Role is how the operator treats a container.

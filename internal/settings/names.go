@@ -24,7 +24,10 @@ const (
 	PluginName = "kubectl sidecar-termination"
 )
 
+// QuickExitImage is the quick-exit image of this version.
+const QuickExitImage = "ghcr.io/sidecar-termination/quick-exit:" + Release
+
 // InstalledArguments are the operator's arguments in config/default. A test compares them.
 func InstalledArguments() []string {
-	return []string{"--leader-elect", "--quick-exit-image=ghcr.io/sidecar-termination/quick-exit:" + Release}
+	return []string{"--leader-elect", "--quick-exit-image=" + QuickExitImage}
 }

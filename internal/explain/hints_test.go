@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// TestHints shows what a user is told to do, by situation: the hint, then the commands.
+func TestHints(t *testing.T) {
+	const (
+		finish = settings.PluginName + " finish pod/job -n batch"
+		check  = settings.PluginName + " check"
+		keeps  = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
+		list   = "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
+	)
+	stuckByPhase := func(w *fixture) {
+		w.live(time.Hour, 0)
+		w.policy(only(v1alpha1.ModePodPhase), "proxy")
+		w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
+	}
+	swapped := func(state corev1.ContainerState) func(*fixture) {
+		return func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.policy(func(s *v1alpha1.PolicySpec) { only(v1alpha1.ModeImage)(s); s.Image = "quick-exit:v1" }, "proxy")
+			w.Pod.Pod.Status.ContainerStatuses[1].State = state
+			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModeImage, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-time.Hour)}}
+		}
+	}
+	onVirtualNode := func(image string) func(*fixture) {
+		return func(w *fixture) {
+			w.runs(plan.NodeVirtual)
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Image = image }, "proxy")
+			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
+		}
+	}
+	misspelled := func(main string) func(*fixture) {
+		return func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[0].Name, w.Pod.Pod.Spec.Containers[1].Name = "worker", "envoy"
+			w.policy(func(s *v1alpha1.PolicySpec) {
+				s.MainContainers = []v1alpha1.ContainerName{v1alpha1.ContainerName(main)}
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(w *fixture)
+		reason v1alpha1.Reason
+		want   []string
+	}{
+		"stuck": {stuckByPhase, v1alpha1.ReasonStuck, []string{"read the log of the sidecar and the failed attempts; or " + keeps, finish}},
+		"phase did not change": {stuckByPhase, v1alpha1.ReasonAttemptFailed, []string{
+			"install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later", check}},
+		"quick-exit image cannot be pulled": {swapped(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}),
+			v1alpha1.ReasonAttemptFailed, []string{
+				"check the name of quick-exit image quick-exit:v1, whether the node may pull it, and whether it has the container's command",
+				"kubectl -n batch describe pod job"}},
+		"sidecar ignores SIGTERM": {swapped(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), v1alpha1.ReasonAttemptFailed, []string{
+			"if the sidecar needs more time, raise terminationDeadlineSeconds in SidecarTerminationPolicy/p0",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/terminationDeadlineSeconds","value":60}]'`}},
+		"operator down": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "proxy") }, v1alpha1.ReasonOverdue, []string{
+			"check that the operator is running and has its permissions; or " + keeps, check, finish}},
+		"admission policy does not answer": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
+			w.policy(func(s *v1alpha1.PolicySpec) { only(v1alpha1.ModePodPhase)(s); s.Image = "quick-exit:v1" }, "proxy")
+		}, v1alpha1.ReasonOutcomeNotDecided, []string{
+			"install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later; or set mode to Auto; or " +
+				keeps, check, finish + " --mode=Image"}},
+		"virtual node without an image": {onVirtualNode(""), v1alpha1.ReasonNoUsableMode, []string{
+			"set image in the policy, or the operator's --quick-exit-image",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},
+		"virtual node with another image": {onVirtualNode("quick-exit:v1"), v1alpha1.ReasonNoUsableMode, []string{
+			"use an image that covers the command", check}},
+		"OpenKruise alone and absent": {func(w *fixture) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.cluster.Kruise = ptr.To(false)
+		}, v1alpha1.ReasonCRRUnavailable, []string{"install OpenKruise; or set mode to Auto", check}},
+		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonMayHang, []string{
+			list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars proxy"}},
+		"hanging pod, policy for another sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
+			"add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy; or " + keeps,
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
+		"manifest": {func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[1].Name = "envoy"
+			w.cluster.Offline = true
+		}, v1alpha1.ReasonMayHang, []string{list}},
+		"main container misspelled": {misspelled("wroker"), v1alpha1.ReasonMayHang, []string{
+			"change wroker to worker in spec.mainContainers of SidecarTerminationPolicy/p0",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"replace","path":"/spec/mainContainers/0","value":"worker"}]'`}},
+		"sidecar misspelled": {func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[1].Name = "envoy-sidecar"
+			w.policy(asIs, "other", "envoy-sidcar")
+		}, v1alpha1.ReasonContainerNotFound, []string{
+			"change envoy-sidcar to envoy-sidecar in spec.sidecars of SidecarTerminationPolicy/p0",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"replace","path":"/spec/sidecars/1/name","value":"envoy-sidecar"}]'`}},
+		"label misspelled": {func(w *fixture) {
+			w.Pod.Pod.Labels = map[string]string{"team": "etl-jobs"}
+			w.policy(func(s *v1alpha1.PolicySpec) { s.PodSelector.MatchLabels = map[string]string{"team": "elt-jobs"} }, "envoy")
+			w.Policies, w.NotSelecting = nil, w.Policies
+			w.Pod.Pod.Spec.Containers[1].Name = "envoy"
+		}, v1alpha1.ReasonMayHang, []string{
+			"let SidecarTerminationPolicy/p0 select the pod: if it is a misspelling, change elt-jobs to etl-jobs in podSelector of the policy, or etl-jobs to elt-jobs in the labels of the pod"}},
+		"DryRun": {func(w *fixture) { w.policy(dryRun, "proxy") }, v1alpha1.ReasonDryRun, []string{
+			"set enforcement to Enforce in the policy to let it act",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
+		"DryRun of a cluster policy": {func(w *fixture) {
+			w.policy(dryRun, "proxy")
+			w.Policies[0].Ref = resolve.PolicyRef{Kind: resolve.KindCluster, Name: "p0"}
+		}, v1alpha1.ReasonDryRun, []string{
+			"set enforcement to Enforce in the policy to let it act",
+			`kubectl patch cstp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
+		"pod opted out": {func(w *fixture) {
+			w.runs(plan.NodeReal)
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Labels[v1alpha1.LabelIgnore] = "true"
+		}, v1alpha1.ReasonOptedOut, []string{
+			"remove the label if the operator should end the pod's sidecars", "kubectl -n batch label pod job sidecartermination.dev/ignore-"}},
+		"namespace opted out": {func(w *fixture) {
+			w.policy(asIs, "proxy")
+			w.NamespaceLabels = map[string]string{v1alpha1.LabelIgnore: "true"}
+		}, v1alpha1.ReasonOptedOut, []string{
+			"remove the label if the operator should end the pod's sidecars", "kubectl label namespace batch sidecartermination.dev/ignore-"}},
+		"invalid annotation": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.policy(asIs, "proxy")
+			w.InvalidAnnotation = "annotation is no JSON"
+		}, v1alpha1.ReasonInvalidAnnotation, []string{
+			"remove the annotation, which makes the operator end the sidecars, possibly for the second time",
+			"kubectl -n batch annotate pod job sidecartermination.dev/image-swap-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			tc.change(w)
+			found := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings
+			i := slices.IndexFunc(found, func(f explain.Finding) bool { return f.Reason == tc.reason })
+			if i < 0 {
+				t.Fatalf("no finding %s: %+v", tc.reason, found)
+			}
+			if diff := cmp.Diff(tc.want, append([]string{found[i].Hint}, found[i].Commands...)); diff != "" {
+				t.Errorf("finding %q (-want +got):\n%s", found[i].Message, diff)
+			}
+			if strings.Count(strings.Join(found[i].Commands, " "), "'")%2 != 0 {
+				t.Errorf("unbalanced quotes: %q", found[i].Commands)
+			}
+		})
+	}
+}
