@@ -4,7 +4,6 @@ package injectors_test
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -119,60 +118,4 @@ func TestTableIsComplete(t *testing.T) {
 			t.Errorf("preset %s declares %v, want %s: %v", injector.Preset, policy.Spec.Sidecars, injector.Container, err)
 		}
 	}
-}
-
-// TestDocumentedInjectors compares the table of docs/cli.md with the injectors.
-func TestDocumentedInjectors(t *testing.T) {
-	document, err := os.ReadFile("../../docs/cli.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "| injector | container | asked for by | native sidecar |\n|---|---|---|---|\n"
-	for _, injector := range injectors.All {
-		want += fmt.Sprintf("| [%s](%s) | `%s` | %s | %s |\n", injector.Name, injector.Source, injector.Container, marks(injector), native(injector))
-	}
-	if !strings.Contains(string(document), want) {
-		t.Errorf("docs/cli.md does not have the table of injectors, which is\n%s", want)
-	}
-}
-
-func marks(injector injectors.Injector) string {
-	var all []string
-	for _, mark := range injector.Marks {
-		key := mark.Key
-		if mark.Prefix {
-			key += "*"
-		}
-		switch {
-		case len(mark.On) > 0:
-			all = append(all, fmt.Sprintf("%s `%s=%s`", mark.At, key, mark.On[0]))
-		case len(mark.Off) > 0 && mark.Any:
-			all = append(all, fmt.Sprintf("%s `%s`, except `%s`", mark.At, key, mark.Off[0]))
-		case mark.Any:
-			all = append(all, fmt.Sprintf("%s `%s`", mark.At, key))
-		default:
-			all = append(all, fmt.Sprintf("not with %s `%s=%s`", mark.At, key, mark.Off[0]))
-		}
-	}
-	return strings.Join(all, "; ")
-}
-
-func native(injector injectors.Injector) string {
-	var all []string
-	if since := injector.Native.Since; since != "" {
-		all = append(all, fmt.Sprintf("by default since %s, on Kubernetes %s", since, injector.Native.Kubernetes))
-	}
-	if len(injector.Native.Annotations) > 0 {
-		all = append(all, fmt.Sprintf("by annotation `%s`", injector.Native.Annotations[0]))
-	}
-	if injector.Native.Setting != "" {
-		all = append(all, "by "+injector.Native.Setting)
-	}
-	if len(all) == 0 {
-		all = append(all, "no")
-	}
-	if injector.Ends != "" {
-		all = append(all, "otherwise ended by "+injector.Ends)
-	}
-	return strings.Join(all, "; ")
 }

@@ -60,7 +60,7 @@ func TestPairsOfDeclarations(t *testing.T) {
 			fmt.Fprintf(&table, "| %s | %s | %s |\n", first.name, other, describe(resolve.Resolve(pod, policies, options)))
 		}
 	}
-	docs.RequireSection(t, "../../docs/concepts.md", "pairs", table.String())
+	docs.RequireSection(t, "testdata/pairs.txt", "pairs", table.String())
 }
 
 // describe returns the last cells of a row.

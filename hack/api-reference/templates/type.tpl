@@ -1,4 +1,5 @@
-{{- /* Types that are inlined into others are not shown as fields twice. Enum values drop the name of their constant. */ -}}
+{{- /* Fields that several types have in common are shown once, in SidecarTerminationPolicySpec. Enum values drop the name of their
+constant. */ -}}
 {{- define "type" -}}
 {{- if markdownShouldRenderType . }}
 ### {{ .Name }}
@@ -18,6 +19,13 @@ Its fields are part of:
 - {{ markdownRenderTypeLink . }}
 {{- end }}{{ end }}
 {{- else if .Members }}
+{{- $own := dict "ClusterSidecarTerminationPolicySpec" "namespaceSelector" "Sidecar" "name" }}
+{{- $only := get $own .Name }}
+{{- if $only }}
+
+Besides `{{ $only }}` it has {{ if eq .Name "Sidecar" }}the fields of [TerminationSettings](#terminationsettings), as in{{ else }}all fields of{{ end }}
+[SidecarTerminationPolicySpec](#sidecarterminationpolicyspec).
+{{- end }}
 
 | Field | Description | Default | Limits |
 | --- | --- | --- | --- |
@@ -25,9 +33,9 @@ Its fields are part of:
 | `apiVersion` _string_ | `{{ .Group }}/{{ .Version }}` | | |
 | `kind` _string_ | `{{ .Kind }}` | | |
 {{- end }}
-{{- range .Members }}
+{{- range .Members }}{{ if or (not $only) (eq $only .Name) }}
 | `{{ .Name }}` _{{ markdownRenderType .Type }}_ | {{ template "type_members" . }} | {{ markdownRenderDefault .Default }} | {{ range $i, $limit := .Validation }}{{ if $i }}<br />{{ end }}{{ template "limit" $limit }}{{ end }} |
-{{- end }}
+{{- end }}{{ end }}
 {{- else if .EnumValues }}
 
 | Value | Meaning |
