@@ -128,7 +128,7 @@ func TestExplainJob(t *testing.T) {
 	for _, arguments := range []string{"job/job", "jobs job", "pod/job-1", "po job-1"} {
 		wantCommand(t, arguments, "explain -n "+namespace+" "+arguments, 1, "of Job job", "real node node-of-cli-tests, main containers done 60m ago",
 			"Due: main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase",
-			"main exit 0, 60m ago -", "Overdue", "run: "+settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
+			"main exit 0, 60m ago -", "Overdue", settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
 	}
 	wantCommand(t, "every Job", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue")
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
@@ -287,7 +287,7 @@ func TestLint(t *testing.T) {
 	wantCommand(t, "a hanging pod", "lint -n "+namespace, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
 	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
-	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
+	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Pod "+namespace+"/job-0 CronJob "+namespace+"/cron warning MayHang: main, proxy",
 		"Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 3 workloads: 3 have findings")
 	create(t, c, newPolicy(namespace))
 	wantCommand(t, "after a policy", "lint -n "+namespace+" --fail-on=warning", 0, "no findings")

@@ -25,10 +25,13 @@ const (
 	NamespacedManagerRoles = "rbac-namespaced/role.yaml"
 )
 
-// outcomePolicy is the file of the admission policy that decides the outcome of pods, and of its binding.
-const outcomePolicy = "admission/outcome.yaml"
+// The files with the admission policies, each with its binding.
+const (
+	outcomePolicy     = "admission/outcome.yaml"
+	admissionPolicies = "admission/[mo]*.yaml"
+)
 
-//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/outcome.yaml
+//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/m*.yaml admission/o*.yaml
 var manifests embed.FS
 
 // Definitions returns the CRDs, sorted by their names.
@@ -44,6 +47,11 @@ func Roles(file string) ([]rbacv1.ClusterRole, error) {
 // OutcomePolicy returns the admission policy that decides the outcome of pods, and its binding.
 func OutcomePolicy() ([]unstructured.Unstructured, error) {
 	return decode[unstructured.Unstructured](outcomePolicy)
+}
+
+// AdmissionPolicies returns all admission policies, and their bindings.
+func AdmissionPolicies() ([]unstructured.Unstructured, error) {
+	return decode[unstructured.Unstructured](admissionPolicies)
 }
 
 // decode returns the objects of the files that the pattern matches.

@@ -6,16 +6,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -49,16 +53,20 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 	}
 }
 
-// checkAdmission finds missing admission policies. It sets admissionSince for the checks that follow.
+// checkAdmission finds admission policies that are missing or have been changed. It sets admissionSince for the checks that follow.
 func (c *checker) checkAdmission(ctx context.Context) error {
-	since, total := map[string]time.Time{}, 0
+	shipped, err := config.AdmissionPolicies()
+	if err != nil {
+		return err
+	}
+	since, total, changed := map[string]time.Time{}, 0, 0
 	for _, policy := range c.admissionPolicies() {
 		if !policy.needed {
 			continue
 		}
 		total++
 		name := c.installedName(policy.name)
-		created, err := c.createdAt(ctx, name, policy.name == outcomePolicy)
+		created, changes, err := c.compare(ctx, policy.name, shipped)
 		switch {
 		case c.unreadable(err, "admission policies"):
 			return nil
@@ -69,39 +77,105 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		default:
 			since[policy.name] = created
 		}
+		if len(changes) > 0 {
+			changed++
+			c.warn("if this is not intended, restore it: "+c.apply("admission", "admissionPolicies.enabled=true"),
+				"admission policy %s is not as this version ships it: %s", name, firstOf(changes))
+		}
 	}
-	if c.admissionSince = since; len(since) == total {
-		c.ok("all %d admission policies are installed: they limit the operator and the authors of policies", total)
+	if c.admissionSince = since; len(since) == total && changed == 0 {
+		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", total)
 	}
 	return nil
 }
 
-// createdAt returns the time when both the admission policy and its binding existed.
-func (c *checker) createdAt(ctx context.Context, name string, mutating bool) (last time.Time, err error) {
-	objects := []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}}
-	if mutating {
-		objects = []client.Object{&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{}}
-	}
-	for _, object := range objects {
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
-			return last, err
+// compare returns the time when both the admission policy and its binding existed, and the fields in which they differ from what this
+// version ships.
+func (c *checker) compare(ctx context.Context, policy string, shipped []unstructured.Unstructured) (last time.Time, changes []string, err error) {
+	for i := range shipped {
+		if shipped[i].GetName() != policy {
+			continue
 		}
-		if created := object.GetCreationTimestamp(); created.After(last) {
+		installed := &unstructured.Unstructured{}
+		installed.SetGroupVersionKind(shipped[i].GroupVersionKind())
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: c.installedName(policy)}, installed); err != nil {
+			return last, nil, err
+		}
+		if created := installed.GetCreationTimestamp(); created.After(last) {
 			last = created.Time
 		}
+		for _, field := range c.differences("spec", shipped[i].Object["spec"], installed.Object["spec"]) {
+			changes = append(changes, installed.GetKind()+" "+field)
+		}
 	}
-	return last, nil
+	return last, changes, nil
 }
+
+// defaults are the values that the API server sets in admission policies.
+var defaults = map[string]any{
+	"matchPolicy": "Equivalent", "namespaceSelector": map[string]any{}, "objectSelector": map[string]any{}, "scope": "*",
+}
+
+// differences lists the fields in which the installed value differs from the shipped one.
+func (c *checker) differences(path string, shipped, installed any) []string {
+	var all []string
+	switch shipped := shipped.(type) {
+	case map[string]any:
+		fields, _ := installed.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			if _, given := shipped[key]; !given && !reflect.DeepEqual(fields[key], defaults[key]) {
+				all = append(all, path+"."+key)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(shipped)) {
+			all = append(all, c.differences(path+"."+key, shipped[key], fields[key])...)
+		}
+		return all
+	case []any:
+		items, _ := installed.([]any)
+		if len(items) != len(shipped) {
+			return []string{path}
+		}
+		for i := range shipped {
+			all = append(all, c.differences(fmt.Sprintf("%s[%d]", path, i), shipped[i], items[i])...)
+		}
+		return all
+	case string:
+		text, ok := installed.(string)
+		// Tools fold long expressions differently.
+		same := slices.Equal(strings.Fields(c.shippedNames(text)), strings.Fields(shipped)) || text == c.installedName(shipped)
+		if ok && same {
+			return nil
+		}
+	default:
+		if reflect.DeepEqual(shipped, installed) {
+			return nil
+		}
+	}
+	return []string{path}
+}
+
+// shippedNames returns a text of the installation with the names of config/default, which the chart replaces.
+func (c *checker) shippedNames(text string) string {
+	if c.deployment == nil {
+		return text
+	}
+	prefix, _, _ := strings.Cut(c.deployment.Name, controllerManager)
+	text = strings.ReplaceAll(text, prefix+"-", strings.TrimSuffix(settings.DeploymentName, controllerManager)+"-")
+	return strings.ReplaceAll(text, c.deployment.Namespace, settings.Namespace)
+}
+
+// controllerManager is what the name of the operator's Deployment has in every installation.
+const controllerManager = "-controller-manager"
 
 // installedName returns a name of config/default as it is in the cluster. A Helm release, and namePrefix and nameSuffix of
 // kustomize, may change what names begin and end with.
 func (c *checker) installedName(name string) string {
-	const role = "-controller-manager"
 	if c.deployment == nil {
 		return name
 	}
-	if prefix, suffix, ok := strings.Cut(c.deployment.Name, role); ok {
-		return prefix + strings.TrimPrefix(name, strings.TrimSuffix(settings.DeploymentName, role)) + suffix
+	if prefix, suffix, ok := strings.Cut(c.deployment.Name, controllerManager); ok {
+		return prefix + strings.TrimPrefix(name, strings.TrimSuffix(settings.DeploymentName, controllerManager)) + suffix
 	}
 	return name
 }

@@ -3,6 +3,8 @@
 package check
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +14,17 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // render returns the objects of a kustomization of config.
@@ -81,6 +87,95 @@ func TestOutcomePolicy(t *testing.T) {
 				t.Errorf("missing: %t, want %t: %q", got, tc.missing, c.lines())
 			}
 		})
+	}
+}
+
+// The API server adds defaults to what is installed, and the chart replaces names.
+func TestChangedAdmissionPolicies(t *testing.T) {
+	set := func(value any, fields ...string) func(*testing.T, *unstructured.Unstructured) {
+		return func(t *testing.T, object *unstructured.Unstructured) {
+			t.Helper()
+			if err := unstructured.SetNestedField(object.Object, value, fields...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const limits, binding = "ValidatingAdmissionPolicy/sidecar-termination-operator-limits", "ValidatingAdmissionPolicyBinding/sidecar-termination-operator-limits"
+	for name, tc := range map[string]struct {
+		object string
+		change func(*testing.T, *unstructured.Unstructured)
+		want   string
+	}{
+		"as shipped": {limits, set(map[string]any{}, "spec", "matchConstraints", "namespaceSelector"), ""},
+		"binding on Audit": {binding, set([]any{"Audit"}, "spec", "validationActions"),
+			"admission policy sidecar-termination-operator-limits is not as this version ships it: ValidatingAdmissionPolicyBinding spec.validationActions[0]"},
+		"binding for no namespace": {binding, set(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "matchResources", "namespaceSelector"),
+			"admission policy sidecar-termination-operator-limits is not as this version ships it: ValidatingAdmissionPolicyBinding spec.matchResources"},
+		"policy for no namespace": {limits, set(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "matchConstraints", "namespaceSelector"),
+			"admission policy sidecar-termination-operator-limits is not as this version ships it: ValidatingAdmissionPolicy spec.matchConstraints.namespaceSelector"},
+		"validations replaced": {limits, set([]any{map[string]any{"expression": "true"}}, "spec", "validations"),
+			"admission policy sidecar-termination-operator-limits is not as this version ships it: ValidatingAdmissionPolicy spec.validations"},
+	} {
+		for _, release := range []string{"sidecar-termination", "acme"} {
+			t.Run(name+", "+release, func(t *testing.T) {
+				shipped, err := config.AdmissionPolicies()
+				if err != nil {
+					t.Fatal(err)
+				}
+				objects := []client.Object{}
+				for i := range shipped {
+					if shipped[i].GetKind()+"/"+shipped[i].GetName() == tc.object {
+						tc.change(t, &shipped[i])
+					}
+					renamed, err := json.Marshal(shipped[i].Object)
+					if err != nil {
+						t.Fatal(err)
+					}
+					object := &unstructured.Unstructured{}
+					if err := object.UnmarshalJSON(bytes.ReplaceAll(renamed, []byte("sidecar-termination-"), []byte(release+"-"))); err != nil {
+						t.Fatal(err)
+					}
+					objects = append(objects, object)
+				}
+				c := newChecker(t, nil, objects...)
+				c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release + "-controller-manager", Namespace: settings.Namespace}}
+				if err := c.checkAdmission(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				want := "OK all 7 admission policies are installed, as this version ships them: they limit the operator and the authors of policies"
+				if tc.want != "" {
+					want = "Warning " + strings.ReplaceAll(tc.want, "sidecar-termination-", release+"-")
+				}
+				if diff := cmp.Diff([]string{want}, c.lines()); diff != "" {
+					t.Errorf("results (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestAddedRules(t *testing.T) {
+	roles, err := config.Roles(config.ManagerRoles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, added := range map[string][]rbacv1.PolicyRule{
+		"as shipped": nil,
+		"added":      {{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}},
+	} {
+		role := roles[0].DeepCopy()
+		role.Rules = append(role.Rules, added...)
+		c := newChecker(t, nil, role)
+		if err := c.checkRoles(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if added != nil {
+			want = []string{"Warning ClusterRole " + role.Name + " has rules that this version does not ship: get, list secrets"}
+		}
+		if diff := cmp.Diff(want, c.lines()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

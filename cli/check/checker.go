@@ -60,6 +60,7 @@ var checks = []check{
 	{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
 	{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
 	{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
+	{"Operator permissions", "Roles", (*checker).checkRoles, (*checker).hasClusterRoles},
 	{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
 	{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
 	{"Network", "Network", (*checker).checkNetwork, (*checker).endsByPhase},
@@ -72,6 +73,7 @@ func (c *checker) isFound() bool         { return c.deployment != nil }
 func (c *checker) isRunning() bool       { return c.isFound() && c.deployment.Status.ReadyReplicas > 0 }
 func (c *checker) knowsFlags() bool      { return c.isFound() && c.flagsError == nil }
 func (c *checker) readsCluster() bool    { return !c.settings.Capabilities.NamespacesOnly }
+func (c *checker) hasClusterRoles() bool { return c.isFound() && c.readsCluster() }
 func (c *checker) readsNamespaces() bool { return c.knowsFlags() && !c.readsCluster() }
 
 // check runs every check. An error means that a check could not run.

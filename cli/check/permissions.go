@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
@@ -135,6 +138,38 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	}
 	if missing == 0 {
 		c.ok("ServiceAccount %s has all %d permissions that the operator needs", account, total)
+	}
+	return nil
+}
+
+// checkRoles finds rules that somebody has added to the operator's ClusterRoles. Missing ones are missing permissions.
+func (c *checker) checkRoles(ctx context.Context) error {
+	roles, err := config.Roles(config.ManagerRoles)
+	if err != nil {
+		return err
+	}
+	for _, role := range roles {
+		var installed rbacv1.ClusterRole
+		err := c.Client.Get(ctx, client.ObjectKey{Name: c.installedName(role.Name)}, &installed)
+		switch {
+		case c.unreadable(err, "ClusterRoles"):
+			return nil
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("get ClusterRole: %w", err)
+		}
+		var added []string
+		for _, rule := range installed.Rules {
+			if !slices.ContainsFunc(role.Rules, func(shipped rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(shipped, rule) }) {
+				for _, p := range permissionsOf([]rbacv1.PolicyRule{rule}, "", "") {
+					added = append(added, p.describe(p.verbs))
+				}
+			}
+		}
+		if len(added) > 0 {
+			c.warn("if this is not intended, restore it: "+c.apply("rbac"), "ClusterRole %s has rules that this version does not ship: %s", installed.Name, firstOf(added))
+		}
 	}
 	return nil
 }
