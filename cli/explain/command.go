@@ -5,6 +5,7 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -119,6 +119,11 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 			r.Pods = append(r.Pods, s.Explain(pod))
 		}
 	}
+	for _, manifest := range manifests.Others {
+		if err := r.addWorkload(cmd.Context(), s, manifest); err != nil {
+			return nil, err
+		}
+	}
 	for _, manifest := range manifests.Objects {
 		if policy, ok := source.PolicyOf(manifest.Object); ok {
 			r.Policies = append(r.Policies, explain.DescribePolicy(policy, r.Pods, s.Settings.Decisions))
@@ -128,29 +133,23 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
 	}
-	nothing := "the manifests contain no policy, Pod, Job or CronJob; check that the right ones were given"
-	if ignored := ignored(manifests.Others); len(ignored) > 0 {
-		note := fmt.Sprintf("ignored: %s; only Pods, Jobs and CronJobs are read from manifests: for other kinds explain their pods in the cluster",
-			safetext.List(ignored, mostIgnored, ", "))
-		r.Notes, nothing = append(r.Notes, note), nothing+"; "+note
-	}
 	if len(r.Pods)+len(r.Policies) == 0 {
-		return nil, errors.New(nothing)
+		return nil, errors.New("the manifests contain no policy, and no workload whose pods finish; check that the right ones were given")
 	}
 	return r, nil
 }
 
-// mostIgnored is the highest number of ignored objects that a note names.
-const mostIgnored = 5
-
-// ignored names the objects with pod templates that are not explained.
-func ignored(others []source.Manifest) []string {
-	var names []string
-	for _, other := range others {
-		kind := other.Raw.GroupVersionKind()
-		if !source.MakesNoFinishingPods(kind.GroupKind()) && len(source.ReadWorkload(other.Raw).Templates) > 0 {
-			names = append(names, fmt.Sprintf("%s %s (%s)", kind.Kind, other.Raw.GetName(), kind.GroupVersion()))
-		}
+// addWorkload explains the pod templates of an object of another kind, such as JobSet.
+func (r *result) addWorkload(ctx context.Context, s *source.Source, manifest source.Manifest) error {
+	if source.MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
+		return nil
 	}
-	return names
+	for _, template := range source.ReadWorkload(manifest.Raw).Templates {
+		pod, err := s.Template(ctx, template.Pod)
+		if err != nil {
+			return err
+		}
+		r.Pods = append(r.Pods, s.Explain(pod))
+	}
+	return nil
 }
