@@ -30,7 +30,7 @@ func declared(r *explain.PolicyReport) []string {
 // writePolicy writes the full report on one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if r.Rejected {
-		p.Line("%s: not enforced, the API server would reject it", policyName(r))
+		p.Line("%s: not enforced, because of its mistakes", policyName(r))
 		p.Findings(r.Findings)
 		return
 	}

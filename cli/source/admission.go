@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -25,6 +26,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/explain"
 )
 
 // validator checks the policies of one kind and version like the API server: by the schema and the CEL rules of the CRD, with the
@@ -58,15 +60,31 @@ func validate(ctx context.Context, policy *unstructured.Unstructured) (field.Err
 	return v.check(ctx, policy), nil
 }
 
+// unknownField says what happens to a field that the definition does not have, and which one its author may mean.
+func (v *validator) unknownField(path string) *field.Error {
+	fields := strings.Split(path, ".")
+	parent, last := *v.schema, len(fields)-1
+	for _, name := range fields[:last] {
+		name, _, isItem := strings.Cut(name, "[")
+		if parent = parent.Properties[name]; isItem && parent.Items != nil {
+			parent = *parent.Items
+		}
+	}
+	detail := "unknown field, which kubectl refuses and other clients drop without a word"
+	if meant := explain.Similar(fields[last], slices.Sorted(maps.Keys(parent.Properties))); meant != "" {
+		detail += fmt.Sprintf("; did you mean %s?", meant)
+	}
+	return field.Forbidden(field.NewPath(path), detail)
+}
+
 func (v *validator) check(ctx context.Context, policy *unstructured.Unstructured) field.ErrorList {
 	object := policy.DeepCopy().Object
 	var errors field.ErrorList
-	// kubectl makes the API server reject unknown fields instead of dropping them.
 	unknown := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
 	paths := pruning.PruneWithOptions(object, v.schema, true, unknown)
 	slices.Sort(paths)
 	for _, unknown := range paths {
-		errors = append(errors, field.Forbidden(field.NewPath(unknown), "unknown field"))
+		errors = append(errors, v.unknownField(unknown))
 	}
 	defaulting.Default(object, v.schema)
 	errors = append(errors, apivalidation.ValidateObjectMetaAccessor(policy, v.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)

@@ -81,7 +81,7 @@ func meantEnv(name string, known []string) string {
 			return known[i]
 		}
 	}
-	return similarTo(upper, known)
+	return Similar(upper, known)
 }
 
 // ignoresExitCodeOnly reports whether the container has a readable value of the variable for exit codes and none that declares it.

@@ -290,7 +290,7 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) []mi
 	var missing []missingEntry
 	add := func(entry missingEntry, candidates []string) {
 		if !hasContainer(x.Pod.Pod, entry.name) {
-			entry.meant = similarTo(entry.name, candidates)
+			entry.meant = Similar(entry.name, candidates)
 			missing = append(missing, entry)
 		}
 	}

@@ -124,9 +124,9 @@ func (n *notSelecting) add(unmet []labels.Requirement, has labels.Set, selector,
 		inPolicy, inObject, shown := "", value, "none"
 		switch operator := wanted.Operator(); {
 		case !present:
-			inPolicy, inObject = wanted.Key(), similarTo(wanted.Key(), slices.Sorted(maps.Keys(has)))
+			inPolicy, inObject = wanted.Key(), Similar(wanted.Key(), slices.Sorted(maps.Keys(has)))
 		case operator == selection.In || operator == selection.Equals:
-			inPolicy = similarTo(value, wanted.ValuesUnsorted())
+			inPolicy = Similar(value, wanted.ValuesUnsorted())
 		}
 		if present {
 			shown = shownValue(value)

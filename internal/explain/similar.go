@@ -14,9 +14,9 @@ const (
 	maxCandidates = 256
 )
 
-// similarTo returns the candidate that the name is a likely misspelling of, or nothing. Names that differ only in their digits, such as
+// Similar returns the candidate that the name is a likely misspelling of, or nothing. Names that differ only in their digits, such as
 // app-1 and app-2, are different on purpose.
-func similarTo(name string, candidates []string) string {
+func Similar(name string, candidates []string) string {
 	closest, least := "", maxEdits+1
 	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
 		allowed := max(len(name), len(candidate)) / lettersPerEdit

@@ -33,8 +33,8 @@ func TestSimilarTo(t *testing.T) {
 		"longer names":               {long + "b", []string{long + "c"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := similarTo(tc.name, tc.candidates); got != tc.want {
-				t.Errorf("similarTo(%q, %q) is %q, want %q", tc.name, tc.candidates, got, tc.want)
+			if got := Similar(tc.name, tc.candidates); got != tc.want {
+				t.Errorf("Similar(%q, %q) is %q, want %q", tc.name, tc.candidates, got, tc.want)
 			}
 		})
 	}
@@ -42,10 +42,10 @@ func TestSimilarTo(t *testing.T) {
 
 func TestToStopsAfterManyCandidates(t *testing.T) {
 	candidates := make([]string, maxCandidates, maxCandidates+1)
-	if got := similarTo("prxy", append(candidates, "proxy")); got != "" {
+	if got := Similar("prxy", append(candidates, "proxy")); got != "" {
 		t.Errorf("got candidate %d: %q", maxCandidates+1, got)
 	}
-	if got := similarTo("prxy", append(candidates[1:], "proxy")); got != "proxy" {
+	if got := Similar("prxy", append(candidates[1:], "proxy")); got != "proxy" {
 		t.Errorf("got %q for the last candidate", got)
 	}
 }
