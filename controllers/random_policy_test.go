@@ -137,6 +137,27 @@ func (f *fixture) vary(filler *randfill.Filler, policy client.Object, spec any) 
 	}
 }
 
+// Tools install manifests in any order. The operator waits for its definitions, and says so.
+func TestOperatorStartsBeforeItsDefinitions(t *testing.T) {
+	f := newFixture(t)
+	definitions := envtest.CRDInstallOptions{Paths: []string{"../config/crd/bases"}, MaxTime: time.Minute}
+	if err := envtest.UninstallCRDs(server, definitions); err != nil {
+		t.Fatal(err)
+	}
+	defined := make(chan error)
+	go func() {
+		testenv.Eventually(t, "the operator says that it waits", func(context.Context) error { return logged(`"msg":"A kind is not served yet`, 2) })
+		_, err := envtest.InstallCRDs(server, definitions)
+		defined <- err
+	}()
+	f.startOperator(testOptions())
+	if err := <-defined; err != nil {
+		t.Fatal(err)
+	}
+	f.untilCounts(f.newPolicy("mesh"), counts{})
+	f.until(f.newPod("pod", podtest.MainDone), "its phase is Succeeded", succeeded)
+}
+
 // A deleted definition takes its policies with it. The operator then uses environment variables alone, until the definitions are back.
 func TestDefinitionsAreDeletedAndRecreated(t *testing.T) {
 	f := newFixture(t)

@@ -7,7 +7,6 @@ package e2e
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -131,49 +130,27 @@ func (m *matrixRun) require(t *testing.T, c cell, name string) {
 	})
 }
 
-// matrixTable returns the table of the outcomes. Sidecars with the same outcomes share a row.
+// matrixTable returns the table of the outcomes.
 func matrixTable() string {
 	table := newTable("restartPolicy", "main", "sidecar")
-	all := cells()
-	for len(all) > 0 {
-		row := all[:len(columns)]
-		sidecars := []string{}
-		for len(all) > 0 && sameOutcomes(all[:len(columns)], row) {
-			sidecars = append(sidecars, string(all[0].sidecar))
-			all = all[len(columns):]
+	for i, c := range cells() {
+		if i%len(columns) == 0 {
+			fmt.Fprintf(&table.Builder, "| %s | %s | %s |", c.restartPolicy, c.main, c.sidecar)
 		}
-		fmt.Fprintf(&table.Builder, "| %s | %s | %s |", row[0].restartPolicy, row[0].main, strings.Join(sidecars, "; "))
-		for _, c := range row {
-			words, exception := c.words()
-			table.cell(words, exception)
+		expected, exception := c.expect()
+		if exception != nil {
+			expected = exception.outcome
 		}
-		table.WriteString("\n")
-	}
-	return table.String()
-}
-
-// sameOutcomes reports whether two rows differ at most in their sidecars.
-func sameOutcomes(a, b []cell) bool {
-	for i := range a {
-		words, exception := a[i].words()
-		others, otherException := b[i].words()
-		if a[i].restartPolicy != b[i].restartPolicy || a[i].main != b[i].main || words != others || exception != otherException {
-			return false
+		words := expected.job
+		if expected.pod == "Deleted" {
+			words += ", deleted"
+		}
+		table.cell(words, exception)
+		if i%len(columns) == len(columns)-1 {
+			table.WriteString("\n")
 		}
 	}
-	return true
-}
-
-// words returns the cell's text in the table, and its exception or nil.
-func (c cell) words() (string, *exception) {
-	expected, exception := c.expect()
-	if exception != nil {
-		expected = exception.outcome
-	}
-	if expected.pod == "Deleted" {
-		return expected.job + ", deleted", exception
-	}
-	return expected.job, exception
+	return joinRows(table.String(), 2)
 }
 
 // job returns the cell's Job. Its backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a

@@ -244,6 +244,25 @@ func newTable(header ...string) *noteTable {
 	return table
 }
 
+// joinRows joins adjacent rows of a table that differ only in one column, counted from 0.
+func joinRows(table string, column int) string {
+	var rows [][]string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, " | ")
+		if last := len(rows) - 1; last >= 0 && len(cells) > column && len(cells) == len(rows[last]) &&
+			slices.Equal(slices.Delete(slices.Clone(cells), column, column+1), slices.Delete(slices.Clone(rows[last]), column, column+1)) {
+			rows[last][column] += "; " + cells[column]
+			continue
+		}
+		rows = append(rows, cells)
+	}
+	var joined strings.Builder
+	for _, cells := range rows {
+		joined.WriteString(strings.Join(cells, " | "))
+	}
+	return joined.String()
+}
+
 // cell writes a cell, with the number of its note if it is an exception.
 func (t *noteTable) cell(words string, e *exception) {
 	fmt.Fprintf(&t.Builder, " %s", words)

@@ -48,7 +48,7 @@ func onlyIn(namespaces []string) map[string]cache.Config {
 	return configs
 }
 
-// unservedKinds logs once when a kind is no longer served, as after its definition was deleted. The watches themselves retry.
+// unservedKinds logs once when a kind is not served: its definition was deleted, or is not installed yet. The watches themselves retry.
 type unservedKinds struct {
 	mu sync.Mutex
 	// since holds the version that each failing watch had reached.
@@ -68,7 +68,10 @@ func (u *unservedKinds) watchFailed(ctx context.Context, watch *toolscache.Refle
 		return
 	}
 	u.since[watch] = version
-	ctrl.Log.WithName("watch").Error(err, "A kind is no longer served: the operator ignores its objects until it is. "+
-		"If its CustomResourceDefinition was deleted, create it again, and then its objects, which were deleted with it",
-		"kind", watch.TypeDescription())
+	message := "A kind is no longer served: the operator ignores its objects until it is. " +
+		"If its CustomResourceDefinition was deleted, create it again, and then its objects, which were deleted with it"
+	if version == "" {
+		message = "A kind is not served yet: the operator starts when its CustomResourceDefinition is installed"
+	}
+	ctrl.Log.WithName("watch").Error(err, message, "kind", watch.TypeDescription())
 }
