@@ -21,7 +21,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sidecar-termination/operator/controllers"
-	"github.com/sidecar-termination/operator/internal/eventtransport"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/scheme"
@@ -31,7 +30,7 @@ import (
 // run runs the operator until the context ends.
 func run(ctx context.Context, operator settings.Operator) error {
 	ctrl.SetLogger(newLogger(operator.Log, os.Stderr))
-	mgr, err := newManager(ctx, operator)
+	mgr, err := newManager(operator)
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func newLogger(options zap.Options, out io.Writer) logr.Logger {
 	return zap.New(zap.UseFlagOptions(&options), zap.WriteTo(safetext.Writer{W: out}))
 }
 
-func newManager(ctx context.Context, operator settings.Operator) (manager.Manager, error) {
+func newManager(operator settings.Operator) (manager.Manager, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -61,7 +60,6 @@ func newManager(ctx context.Context, operator settings.Operator) (manager.Manage
 	}
 	// Priority and fairness protects the API server; a client-side limit would only delay terminations.
 	config.QPS = -1
-	config.Wrap(eventtransport.Wrapper(ctx))
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        types,
 		Cache:                         podcache.ManagerOptions(types, operator.WatchNamespaces...),
