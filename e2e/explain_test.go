@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -67,44 +64,6 @@ func requireOutput(test *harness.Test, output string, code, wantCode int, parts 
 			test.Errorf("The output lacks %q", part)
 		}
 	}
-}
-
-func TestExplainJob(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
-	gate := test.Gate(&job.Spec.Template)
-	test.Create(harness.Policy(v1alpha1.ModeCRR), job)
-	test.WaitForRunning("job")
-
-	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "Waiting (MainContainersRunning): waiting for main containers to finish: main",
-		"sidecar running", "SidecarTerminationPolicy/policy", "CRR, then PodPhase, then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
-	output, code = plugin(test, "explain", "policy/policy", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
-
-	gate.Open()
-	test.RequireSucceeded("job")
-	test.WaitForComplete("job")
-	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "PodFinished", "job: complete", "CRR 1",
-		"Terminating: main containers are done; ending sidecar by mode CRR")
-}
-
-func TestExplainAndLintReportHangingJob(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
-	test.WaitForMain("job")
-
-	for _, subcommand := range [][]string{{"explain", "job/job"}, {"lint"}} {
-		output, code := plugin(test, append(subcommand, "-n", test.Namespace)...)
-		requireOutput(test, output, code, 1, "problem MayHang: container sidecar is still running after others have terminated")
-	}
-	test.Create(harness.Policy(v1alpha1.ModeAuto))
-	test.WaitForComplete("job")
-	output, code := plugin(test, "lint", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "No Jobs, CronJobs or pods")
 }
 
 func TestCheckPasses(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -101,32 +100,6 @@ func eventsOfOperator(test *harness.Test, pod *corev1.Pod) []string {
 	return harness.ReasonsOf(slices.DeleteFunc(test.EventsOn(pod), func(event corev1.Event) bool { return event.Related == nil }))
 }
 
-// Of two policies for one container, the one with higher priority takes precedence, and the other one reports Overridden.
-func TestOverriddenPolicyStatus(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	overridden, preferred := harness.Policy(v1alpha1.ModeCRR), harness.Policy(v1alpha1.ModeImage)
-	overridden.Name, preferred.Name, preferred.Spec.Priority = "overridden", "preferred", 10
-	preferred.Spec.TerminationDeadlineSeconds = ptr.To[int32](120) // of a busy node
-	job := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm)
-	gate := test.Gate(&job.Spec.Template)
-	test.Create(overridden, preferred, job)
-	test.EventuallyStatus(overridden, "the policy to be Overridden", func(status v1alpha1.PolicyStatus) error {
-		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "True" || condition.Reason != string(v1alpha1.ReasonOverridden) {
-			return fmt.Errorf("the conditions are %+v", status.Conditions)
-		}
-		return nil
-	})
-	gate.Open()
-	requireEndedByImage(test)
-	test.EventuallyStatus(preferred, "the preferred policy not to be Overridden", func(status v1alpha1.PolicyStatus) error {
-		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "" || status.TerminatedPods != 1 {
-			return fmt.Errorf("terminatedPods is %d and the conditions are %+v", status.TerminatedPods, status.Conditions)
-		}
-		return nil
-	})
-}
-
 // A DryRun policy reports what it would do, and does it when it is changed to Enforce.
 func TestDryRunWritesNothing(t *testing.T) {
 	harness.Shared(t)
@@ -167,32 +140,4 @@ func clusterPolicy(test *harness.Test, mode v1alpha1.Mode, labels map[string]str
 			PolicySpec: harness.PolicySpec(mode), NamespaceSelector: &metav1.LabelSelector{MatchLabels: labels},
 		},
 	}
-}
-
-// A cluster policy ends sidecars in the namespaces that it selects. The mode of a policy of the namespace takes precedence.
-func TestClusterPolicy(t *testing.T) {
-	harness.Shared(t)
-	labels := ownLabels()
-	selected, overriding, other := harness.NewWithLabels(t, labels), harness.NewWithLabels(t, labels), harness.New(t)
-	policy := clusterPolicy(selected, v1alpha1.ModeAuto, labels)
-	policy.Spec.Priority = 1000
-	selected.CreateForCluster(policy)
-
-	other.Create(jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
-	other.WaitForMain("job")
-	overriding.Create(harness.Policy(v1alpha1.ModeImage), jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
-	selected.Create(jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
-	record := selected.RequireCompleted("job")
-	requireEndedByImage(overriding)
-	requireUntouched(other, "job")
-	selected.EventuallyGet(policy, "the pods to be counted as terminated", harness.StatusTimeout, func() error {
-		// It declares the sidecar of the other pod as well, whose mode the policy of the namespace sets.
-		status := policy.Status
-		if status.TerminatedPods != 2 || !slices.ContainsFunc(status.RecentTerminations, func(r v1alpha1.RecentTermination) bool {
-			return r.Pod == record.Pod.Name && r.Namespace == selected.Namespace
-		}) {
-			return fmt.Errorf("the status is %+v", status)
-		}
-		return nil
-	})
 }

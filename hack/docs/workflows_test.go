@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -122,45 +121,4 @@ func checkStep(t *testing.T, at string, step step, targets []string) (run int) {
 		}
 	}
 	return run
-}
-
-// versioned are modules that build the components of the local cluster in the version of their name.
-var versioned = regexp.MustCompile(`^hack/tools/[^/]*-v[0-9][^/]*/go.mod$`)
-
-func TestDependabotListsModules(t *testing.T) {
-	content, err := os.ReadFile(root + "/.github/dependabot.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dependabot struct {
-		Updates []struct {
-			Ecosystem   string `json:"package-ecosystem"`
-			Directories []string
-		}
-	}
-	if err := yaml.Unmarshal(content, &dependabot); err != nil {
-		t.Fatal(err)
-	}
-	var listed, modules []string
-	for _, update := range dependabot.Updates {
-		if update.Ecosystem == "gomod" {
-			listed = append(listed, update.Directories...)
-		}
-	}
-	for _, pattern := range []string{"go.mod", "*/go.mod", "*/*/go.mod", "*/*/*/go.mod"} {
-		// The patterns are valid.
-		paths, _ := fs.Glob(os.DirFS(root), pattern)
-		for _, path := range paths {
-			directory, _, _ := strings.Cut(path, "/")
-			if built := strings.HasPrefix(path, ".") || directory == "bin" || directory == "dist"; built || versioned.MatchString(path) {
-				continue
-			}
-			modules = append(modules, "/"+strings.TrimPrefix(filepath.Dir(path), "."))
-		}
-	}
-	slices.Sort(modules)
-	slices.Sort(listed)
-	if !slices.Equal(listed, modules) {
-		t.Errorf(".github/dependabot.yml lists the modules %q, and the repository has %q", listed, modules)
-	}
 }
