@@ -344,9 +344,7 @@ patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 			version := strings.TrimPrefix(release.version, "v")
 			if !installed {
 				i.kubectl("create", "namespace", namespace)
-				archive := release.path(dist.ChartFile(version))
-				i.helm(append([]string{"install", settings.Name, archive, "--set", "crds.install=false"}, options...)...)
-				i.helm(append([]string{"upgrade", settings.Name, archive, "--reset-values"}, options...)...)
+				i.helm(append([]string{"install", settings.Name, release.path(dist.ChartFile(version))}, options...)...)
 				installed = true
 				return
 			}
