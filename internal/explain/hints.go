@@ -89,9 +89,12 @@ func (x *explainer) advise(f *Finding) {
 	switch stuck := x.decision.Stage == plan.StageStuck && f.Reason == x.decision.Reason; {
 	case f.Severity != SeverityProblem:
 	case stuck:
-		for _, substitution := range x.decision.Substitutions {
-			if sidecar := x.view.Sidecar(substitution.Container); sidecar != nil && substitution.Used == "" {
-				x.adviseMode(f, *sidecar, plan.ModeOptions(x.snapshot(), *sidecar))
+		for _, sidecar := range x.view.Sidecars {
+			options := plan.ModeOptions(x.snapshot(), sidecar)
+			reason, _ := plan.WhyUnusable(sidecar, options)
+			if reason == f.Reason && !slices.ContainsFunc(options, plan.ModeOption.Usable) {
+				x.adviseMode(f, sidecar, options)
+				break
 			}
 		}
 		x.adviseFinish(f, x.view)

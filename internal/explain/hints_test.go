@@ -81,6 +81,9 @@ func TestHints(t *testing.T) {
 		"virtual node without an image": {onVirtualNode(""), v1alpha1.ReasonNoUsableMode, []string{
 			"set image in the policy, or the operator's --quick-exit-image",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},
+		"stuck on a virtual node": {func(w *fixture) { w.live(time.Hour, 0); w.Node = plan.NodeVirtual; w.policy(asIs, "proxy") }, v1alpha1.ReasonNoUsableMode, []string{
+			"set image in the policy, or the operator's --quick-exit-image",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},
 		"virtual node with another image": {onVirtualNode("quick-exit:v1"), v1alpha1.ReasonNoUsableMode, []string{
 			"use an image that covers the command", check}},
 		"OpenKruise alone and absent": {func(w *fixture) {
