@@ -277,10 +277,11 @@ func TestFindings(t *testing.T) {
 			w.operator.WatchNamespaces = []string{"etl"}
 			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
 		}, nil},
-		"an operator for other namespaces, a variable": {func(w *fixture) {
+		"an operator for other namespaces, declared by the pod": {func(w *fixture) {
 			w.operator.WatchNamespaces = []string{"etl"}
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 			w.live(time.Hour, 0)
+			w.list("proxy")
 		}, []string{"Problem MayHang proxy", "Warning NamespaceNotWatched "}},
 		"mode CRR on daemonless node": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")

@@ -92,14 +92,19 @@ type explainer struct {
 func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Time) Report {
 	x := &explainer{Pod: pod, operator: operator, cluster: cluster, now: now}
 	if !x.isWatched() {
+		// Nothing that the pod declares has an effect.
 		x.operator.Resolve.IgnoreEnv = true
+		unread := *x.Pod.Pod
+		unread.Annotations = maps.Clone(unread.Annotations)
+		delete(unread.Annotations, v1alpha1.AnnotationSidecars)
+		x.Pod.Pod = &unread
 	}
 	if operator.Capabilities.NamespacesOnly {
 		x.cluster.Kruise = new(false) // the operator does not use it
 	}
 	x.operator.Resolve.NamespaceLabels = pod.NamespaceLabels
-	x.operator.Resolve.Injected = resolve.Injected(pod.Pod, pod.JobContainers)
-	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, x.operator.Resolve)
+	x.operator.Resolve.Injected = resolve.Injected(x.Pod.Pod, pod.JobContainers)
+	x.resolution = resolve.Resolve(x.Pod.Pod, pod.Policies, x.operator.Resolve)
 	x.view = x.resolution.Enforced
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
