@@ -62,6 +62,7 @@ func newManager(operator settings.Operator) (manager.Manager, error) {
 	config.QPS = -1
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        types,
+		MapperProvider:                scheme.NewMapper,
 		Cache:                         podcache.ManagerOptions(types, operator.WatchNamespaces...),
 		NewCache:                      podcache.NewCache,
 		Metrics:                       metricsOptions(operator.Metrics),

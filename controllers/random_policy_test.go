@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -137,28 +138,8 @@ func (f *fixture) vary(filler *randfill.Filler, policy client.Object, spec any) 
 	}
 }
 
-// Tools install manifests in any order. The operator waits for its definitions, and says so.
-func TestOperatorStartsBeforeItsDefinitions(t *testing.T) {
-	f := newFixture(t)
-	definitions := envtest.CRDInstallOptions{Paths: []string{"../config/crd/bases"}, MaxTime: time.Minute}
-	if err := envtest.UninstallCRDs(server, definitions); err != nil {
-		t.Fatal(err)
-	}
-	defined := make(chan error)
-	go func() {
-		testenv.Eventually(t, "the operator says that it waits", func(context.Context) error { return logged(`"msg":"A kind is not served yet`, 2) })
-		_, err := envtest.InstallCRDs(server, definitions)
-		defined <- err
-	}()
-	f.startOperator(testOptions())
-	if err := <-defined; err != nil {
-		t.Fatal(err)
-	}
-	f.untilCounts(f.newPolicy("mesh"), counts{})
-	f.until(f.newPod("pod", podtest.MainDone), "its phase is Succeeded", succeeded)
-}
-
-// A deleted definition takes its policies with it. The operator then uses environment variables alone, until the definitions are back.
+// Tools install manifests in any order, so the operator waits for its definitions. A deleted one takes its policies with it. The operator
+// then uses environment variables alone, until the definitions are back.
 func TestDefinitionsAreDeletedAndRecreated(t *testing.T) {
 	f := newFixture(t)
 	definitions := envtest.CRDInstallOptions{Paths: []string{"../config/crd/bases"}, MaxTime: time.Minute}
@@ -169,8 +150,31 @@ func TestDefinitionsAreDeletedAndRecreated(t *testing.T) {
 		}
 	}
 	t.Cleanup(define)
+	undefine := func() {
+		t.Helper()
+		if err := envtest.UninstallCRDs(server, definitions); err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range []client.ObjectList{&v1alpha1.SidecarTerminationPolicyList{}, &v1alpha1.ClusterSidecarTerminationPolicyList{}} {
+			testenv.Eventually(t, "the kind to be gone", func(ctx context.Context) error {
+				if err := f.List(ctx, list); !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+					return errors.New("it is served")
+				}
+				return nil
+			})
+		}
+	}
 	const gone, kinds = `"msg":"A kind is no longer served`, 2
 	var failures atomic.Int64
+	undefine()
+	go func() {
+		if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return logged(`"msg":"A kind is not served yet`, kinds) == nil, nil
+		}); err != nil {
+			t.Errorf("the operator does not say that it waits: %v", err)
+		}
+		define()
+	}()
 	f.startOperator(testOptions(), func(o *manager.Options) {
 		next := o.Cache.DefaultWatchErrorHandler
 		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, watch *toolscache.Reflector, err error) {
@@ -179,9 +183,8 @@ func TestDefinitionsAreDeletedAndRecreated(t *testing.T) {
 		}
 	})
 	f.untilCounts(f.newPolicy("mesh"), counts{})
-	if err := envtest.UninstallCRDs(server, definitions); err != nil {
-		t.Fatal(err)
-	}
+	failures.Store(0)
+	undefine()
 	byVariable := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	}

@@ -422,7 +422,7 @@ func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Opt
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
 		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), NewCache: podcache.NewCache, Metrics: metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, MapperProvider: schemes.NewMapper,
 	}
 	for _, c := range change {
 		c(&options)

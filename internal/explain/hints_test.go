@@ -95,10 +95,7 @@ func TestHints(t *testing.T) {
 		"hanging pod, policy for another sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
 			"add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy; or " + keeps,
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
-		"manifest": {func(w *fixture) {
-			w.Pod.Pod.Spec.Containers[1].Name = "envoy"
-			w.cluster.Offline = true
-		}, v1alpha1.ReasonMayHang, []string{list}},
+		"manifest": {func(w *fixture) { w.Pod.Pod.Spec.Containers[1].Name = "envoy"; w.cluster.Offline = true }, v1alpha1.ReasonMayHang, []string{list}},
 		"main container misspelled": {misspelled("wroker"), v1alpha1.ReasonMayHang, []string{
 			"change wroker to worker in spec.mainContainers of SidecarTerminationPolicy/p0",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"replace","path":"/spec/mainContainers/0","value":"worker"}]'`}},

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheme registers the types of objects that the operator and its command line read or write.
+// Package scheme registers the types of objects that the operator and its command line read or write, and maps them to resources.
 package scheme
 
 import (
 	"fmt"
+	"net/http"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -25,4 +30,14 @@ func New() (*runtime.Scheme, error) {
 		}
 	}
 	return scheme, nil
+}
+
+// NewMapper returns a mapper that knows the kinds of policies before the API server serves them, so that the operator can wait for their
+// definitions. It discovers all other kinds.
+func NewMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
+	policies := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
+	policies.Add(v1alpha1.GroupVersion.WithKind("SidecarTerminationPolicy"), meta.RESTScopeNamespace)
+	policies.Add(v1alpha1.GroupVersion.WithKind("ClusterSidecarTerminationPolicy"), meta.RESTScopeRoot)
+	discovered, err := apiutil.NewDynamicRESTMapper(config, client)
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{policies, discovered}}, err
 }
