@@ -59,9 +59,6 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonNotChecked:            "if the object creates no pods that finish, exclude it with --ignore-kind KIND.GROUP; otherwise lint a manifest of its pods",
 }
 
-// hintForSeveral is the hint of ReasonMayHang if any of several containers may be the sidecar.
-const hintForSeveral = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
-
 // checkCommand examines the operator and OpenKruise.
 const checkCommand = settings.PluginName + " check"
 
@@ -172,7 +169,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 		}
 	}
 	if f.Container == "" {
-		f.Hint = hintForSeveral
+		f.Hint = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
 		return
 	}
 	for _, policy := range x.NotSelecting {
