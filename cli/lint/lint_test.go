@@ -122,7 +122,6 @@ func TestPolicyFormat(t *testing.T) {
 		"two workloads": {pod("a", "istio-proxy") + pod("b", "istio-proxy", "fluent-bit"), `---
 # fluent-bit in 1 workload
 # istio-proxy in 2 workloads
-# set enforcement to Enforce after you have read its events and its status
 apiVersion: sidecartermination.dev/v1alpha1
 kind: SidecarTerminationPolicy
 metadata:

@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -28,13 +29,21 @@ const (
 	maxSidecars = 32
 )
 
+// nameOf returns the name of one of the policies of a namespace, which count from 1.
+func nameOf(number int) string {
+	if number == 1 {
+		return proposedName
+	}
+	return fmt.Sprintf("%s-%d", proposedName, number)
+}
+
 // proposal is what the policies of a namespace should declare.
 type proposal struct {
 	// workloads counts the workloads by the name of the sidecar.
 	workloads map[string]int
 	// injected is true if a webhook adds one of the sidecars.
 	injected bool
-	// earlier is the policy of an earlier run, or nil.
+	// earlier is the policy of an earlier run with the sidecars of all, or nil.
 	earlier *v1alpha1.PolicySpec
 }
 
@@ -45,44 +54,50 @@ func (r *result) propose(report explain.Report) {
 		if f.Reason != v1alpha1.ReasonMayHang || len(validation.IsDNS1123Label(f.Container))+len(validation.IsDNS1123Label(report.Namespace)) > 0 {
 			continue
 		}
-		p := r.proposals[report.Namespace]
-		if p == nil {
-			p = &proposal{workloads: map[string]int{}}
-			r.proposals[report.Namespace] = p
-		}
+		p := cmp.Or(r.proposals[report.Namespace], &proposal{workloads: map[string]int{}})
+		r.proposals[report.Namespace] = p
 		p.workloads[f.Container]++
 		p.injected = p.injected || !slices.ContainsFunc(report.Containers, func(c explain.Container) bool { return c.Name == f.Container })
-		if spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: proposedName}); spec != nil {
-			p.earlier = spec
+		for number := 1; p.earlier == nil || number > 1; number++ {
+			spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
+			if spec == nil {
+				break
+			}
+			if number == 1 {
+				p.earlier = spec.DeepCopy()
+			} else {
+				p.earlier.Sidecars = append(p.earlier.Sidecars, spec.Sidecars...)
+			}
 		}
 	}
 }
 
-// writePolicies prints the policies, one or more for each namespace.
+// writePolicies prints the policies, one or more for each namespace, with the reasons in comments.
 func (r *result) writePolicies(w io.Writer) error {
 	var text strings.Builder
 	for _, namespace := range slices.Sorted(maps.Keys(r.proposals)) {
 		p := r.proposals[namespace]
-		text.WriteString("---\n" + p.comment())
-		spec := v1alpha1.PolicySpec{Enforcement: v1alpha1.EnforcementDryRun}
-		if p.earlier != nil {
-			spec = *p.earlier.DeepCopy()
-		}
+		spec := cmp.Or(p.earlier, &v1alpha1.PolicySpec{Enforcement: v1alpha1.EnforcementDryRun})
 		sidecars := spec.Sidecars
+		text.WriteString("---\n")
 		for _, name := range slices.Sorted(maps.Keys(p.workloads)) {
-			sidecars = append(sidecars, v1alpha1.Sidecar{Name: name})
+			fmt.Fprintf(&text, "# %s in %s\n", name, count(p.workloads[name], "workload", "workloads"))
+			if !slices.ContainsFunc(sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == name }) {
+				sidecars = append(sidecars, v1alpha1.Sidecar{Name: name})
+			}
 		}
-		number := 0
-		for chunk := range slices.Chunk(sidecars, maxSidecars) {
-			name := proposedName
-			if number++; number > 1 {
-				name = fmt.Sprintf("%s-%d", proposedName, number)
+		if p.injected {
+			text.WriteString("# includeInjected: true instead declares whatever webhooks inject; it needs the operator's component include-injected\n")
+		}
+		for number := 1; len(sidecars) > 0; number++ {
+			if number > 1 {
 				text.WriteString("---\n")
 			}
-			spec.Sidecars = chunk
+			last := min(len(sidecars), maxSidecars)
+			spec.Sidecars, sidecars = sidecars[:last], sidecars[last:]
 			encoded, err := yaml.Marshal(map[string]any{
 				"apiVersion": v1alpha1.GroupVersion.String(), "kind": string(resolve.KindNamespaced),
-				"metadata": map[string]string{"namespace": namespace, "name": name}, "spec": spec,
+				"metadata": map[string]string{"namespace": namespace, "name": nameOf(number)}, "spec": spec,
 			})
 			if err != nil {
 				return fmt.Errorf("encode a policy: %w", err)
@@ -95,19 +110,4 @@ func (r *result) writePolicies(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-// comment says why the policy is proposed, for the person who applies it.
-func (p *proposal) comment() string {
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(p.workloads)) {
-		lines = append(lines, fmt.Sprintf("# %s in %s\n", name, count(p.workloads[name], "workload", "workloads")))
-	}
-	if p.injected {
-		lines = append(lines, "# includeInjected: true instead declares whatever webhooks inject; it needs the operator's component include-injected\n")
-	}
-	if p.earlier == nil {
-		lines = append(lines, "# set enforcement to Enforce after you have read its events and its status\n")
-	}
-	return strings.Join(lines, "")
 }
