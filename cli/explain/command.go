@@ -129,7 +129,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 			r.Policies = append(r.Policies, explain.DescribePolicy(policy, r.Pods, s.Settings.Decisions))
 		}
 	}
-	r.Notes = s.Notes()
+	r.Notes = append(s.Notes(), r.Notes...)
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
 	}
@@ -144,7 +144,11 @@ func (r *result) addWorkload(ctx context.Context, s *source.Source, manifest sou
 	if source.MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
 		return nil
 	}
-	for _, template := range source.ReadWorkload(manifest.Raw).Templates {
+	workload := source.ReadWorkload(manifest.Raw)
+	for _, remark := range workload.Remarks {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", manifest.Raw.GetKind(), manifest.Raw.GetName(), remark.Message))
+	}
+	for _, template := range workload.Templates {
 		pod, err := s.Template(ctx, template.Pod)
 		if err != nil {
 			return err

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sidecar-termination/operator/cli/source"
@@ -109,12 +107,8 @@ func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error 
 	if source.MakesNoFinishingPods(kind) || slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) }) {
 		return nil
 	}
-	if findings := remark(manifest.Raw); findings != nil {
-		l.addObject(manifest, findings)
-		return nil
-	}
 	workload := source.ReadWorkload(manifest.Raw)
-	var findings []explain.Finding
+	findings := workload.Remarks
 	for _, template := range workload.Templates {
 		pod, err := l.Template(ctx, template.Pod)
 		if err != nil {
@@ -128,7 +122,7 @@ func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error 
 	for _, gap := range workload.Gaps {
 		findings = append(findings, explain.NotChecked(gap))
 	}
-	if len(workload.Templates)+len(workload.Gaps) == 0 {
+	if len(workload.Templates)+len(workload.Gaps)+len(workload.Remarks) == 0 {
 		findings = append(findings, explain.NotChecked("no pod template was found in it"))
 	}
 	l.addObject(manifest, findings)
@@ -145,33 +139,6 @@ func (l *fileLinter) addObject(manifest source.Manifest, findings []explain.Find
 		object.GetKind(), object.GetNamespace(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"),
 		location{manifest.File, "", manifest.Position}, findings,
 	})
-}
-
-// remark returns the findings on kinds that are known and whose pods are not checked, or nil.
-func remark(object *unstructured.Unstructured) []explain.Finding {
-	switch kind := object.GroupVersionKind().GroupKind(); {
-	case kind.Group == "tekton.dev":
-		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
-	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
-		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
-	case kind.Group == "ray.io" && kind.Kind == "RayJob":
-		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
-		if mode != "" && mode != "K8sJobMode" {
-			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
-		}
-	case kind.Group == "ray.io":
-		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
-	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
-		sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType")
-		name := fmt.Sprintf("csql-%s-%s", object.GetNamespace(), object.GetName())
-		if sidecarType == "initContainer" {
-			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the Cloud SQL Proxy Operator adds %s as a native sidecar", name))}
-		}
-		found := explain.NotChecked(fmt.Sprintf("the Cloud SQL Proxy Operator adds container %s to the workloads that it selects; which these are was not checked", name))
-		found.Hint = "list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
-		return []explain.Finding{found}
-	}
-	return nil
 }
 
 func invalid(mistakes []string) []explain.Finding {

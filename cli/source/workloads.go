@@ -23,6 +23,8 @@ type Workload struct {
 	Templates []WorkloadTemplate
 	// Gaps say what of the object could not be read.
 	Gaps []string
+	// Remarks say why the pods of a known kind are not read. There are no templates and no gaps then.
+	Remarks []explain.Finding
 }
 
 // WorkloadTemplate is a pod template and its place in the object.
@@ -177,6 +179,9 @@ func locate(object map[string]any, path string) []located {
 // ReadWorkload finds the pod templates of an object: by its kind if that is well known, otherwise by their shape. It corrects them
 // as Files.Correct does.
 func ReadWorkload(object *unstructured.Unstructured) Workload {
+	if remarks := remarks(object); remarks != nil {
+		return Workload{Remarks: remarks}
+	}
 	object = object.DeepCopy()
 	read, known := readers[object.GroupVersionKind().GroupKind()]
 	if !known {
@@ -432,4 +437,31 @@ func MakesNoFinishingPods(kind schema.GroupKind) bool {
 		return false
 	}
 	return !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io") || slices.Contains(groupsWithoutPods, kind.Group)
+}
+
+// remarks returns the findings on an object of a known kind whose pods are not read, or nil.
+func remarks(object *unstructured.Unstructured) []explain.Finding {
+	switch kind := object.GroupVersionKind().GroupKind(); {
+	case kind.Group == "tekton.dev":
+		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
+	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
+		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
+	case kind.Group == "ray.io" && kind.Kind == "RayJob":
+		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
+		if mode != "" && mode != "K8sJobMode" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
+		}
+	case kind.Group == "ray.io":
+		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
+	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
+		sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType")
+		name := fmt.Sprintf("csql-%s-%s", object.GetNamespace(), object.GetName())
+		if sidecarType == "initContainer" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the Cloud SQL Proxy Operator adds %s as a native sidecar", name))}
+		}
+		found := explain.NotChecked(fmt.Sprintf("the Cloud SQL Proxy Operator adds container %s to the workloads that it selects; which these are was not checked", name))
+		found.Hint = "list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
+		return []explain.Finding{found}
+	}
+	return nil
 }
