@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,13 +26,7 @@ const (
 	NamespacedManagerRoles = "rbac-namespaced/role.yaml"
 )
 
-// The files with the admission policies, each with its binding.
-const (
-	outcomePolicy     = "admission/outcome.yaml"
-	admissionPolicies = "admission/[mo]*.yaml"
-)
-
-//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/m*.yaml admission/o*.yaml
+//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/*.yaml
 var manifests embed.FS
 
 // Definitions returns the CRDs, sorted by their names.
@@ -46,12 +41,13 @@ func Roles(file string) ([]rbacv1.ClusterRole, error) {
 
 // OutcomePolicy returns the admission policy that decides the outcome of pods, and its binding.
 func OutcomePolicy() ([]unstructured.Unstructured, error) {
-	return decode[unstructured.Unstructured](outcomePolicy)
+	return decode[unstructured.Unstructured]("admission/outcome.yaml")
 }
 
 // AdmissionPolicies returns all admission policies, and their bindings.
 func AdmissionPolicies() ([]unstructured.Unstructured, error) {
-	return decode[unstructured.Unstructured](admissionPolicies)
+	all, err := decode[unstructured.Unstructured]("admission/*.yaml")
+	return slices.DeleteFunc(all, func(object unstructured.Unstructured) bool { return object.GetKind() == "Kustomization" }), err
 }
 
 // decode returns the objects of the files that the pattern matches.

@@ -89,8 +89,7 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 	return nil
 }
 
-// compare returns the time when both the admission policy and its binding existed, and the fields in which they differ from what this
-// version ships.
+// compare returns when both the admission policy and its binding existed, and their fields that differ from what this version ships.
 func (c *checker) compare(ctx context.Context, policy string, shipped []unstructured.Unstructured) (last time.Time, changes []string, err error) {
 	for i := range shipped {
 		if shipped[i].GetName() != policy {
@@ -161,8 +160,7 @@ func (c *checker) shippedNames(text string) string {
 		return text
 	}
 	prefix, _, _ := strings.Cut(c.deployment.Name, controllerManager)
-	text = strings.ReplaceAll(text, prefix+"-", strings.TrimSuffix(settings.DeploymentName, controllerManager)+"-")
-	return strings.ReplaceAll(text, c.deployment.Namespace, settings.Namespace)
+	return strings.ReplaceAll(text, prefix+"-", strings.TrimSuffix(settings.DeploymentName, controllerManager)+"-")
 }
 
 // controllerManager is what the name of the operator's Deployment has in every installation.

@@ -72,6 +72,9 @@ func TestOutcomePolicy(t *testing.T) {
 		"policy and binding": {[]client.Object{policy, binding}, false},
 		"policy only":        {[]client.Object{policy}, true},
 		"binding only":       {[]client.Object{binding}, true},
+		"validating policy": {[]client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named},
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newChecker(t, nil, tc.objects...)
