@@ -118,17 +118,12 @@ func TestPolicyFormat(t *testing.T) {
 	}
 	const earlier = "---\napiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {namespace: batch, name: undeclared-sidecars}\n" +
 		"spec: {enforcement: Enforce, sidecars: [{name: vault-agent, drainSeconds: 5}]}\n"
+	const head = "apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata:\n  name: undeclared-sidecars\n  namespace: batch\nspec:\n"
 	for name, tc := range map[string]struct{ manifests, want string }{
 		"two workloads": {pod("a", "istio-proxy") + pod("b", "istio-proxy", "fluent-bit"), `---
 # fluent-bit in 1 workload
 # istio-proxy in 2 workloads
-apiVersion: sidecartermination.dev/v1alpha1
-kind: SidecarTerminationPolicy
-metadata:
-  name: undeclared-sidecars
-  namespace: batch
-spec:
-  enforcement: DryRun
+` + head + `  enforcement: DryRun
   podSelector: {}
   sidecars:
   - name: fluent-bit
@@ -136,13 +131,7 @@ spec:
 `},
 		"policy of an earlier run": {earlier + pod("a", "istio-proxy"), `---
 # istio-proxy in 1 workload
-apiVersion: sidecartermination.dev/v1alpha1
-kind: SidecarTerminationPolicy
-metadata:
-  name: undeclared-sidecars
-  namespace: batch
-spec:
-  enforcement: Enforce
+` + head + `  enforcement: Enforce
   podSelector: {}
   sidecars:
   - drainSeconds: 5

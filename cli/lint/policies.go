@@ -47,6 +47,22 @@ type proposal struct {
 	earlier *v1alpha1.PolicySpec
 }
 
+// newProposal returns an empty proposal for the namespace of the report, which has the policies of earlier runs.
+func newProposal(report explain.Report) *proposal {
+	p := &proposal{workloads: map[string]int{}}
+	for number := 1; ; number++ {
+		spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
+		switch {
+		case spec == nil:
+			return p
+		case number == 1:
+			p.earlier = spec.DeepCopy()
+		default:
+			p.earlier.Sidecars = append(p.earlier.Sidecars, spec.Sidecars...)
+		}
+	}
+}
+
 // propose adds the undeclared sidecars of a workload to the proposal for its namespace. It leaves out names that the API server would
 // reject.
 func (r *result) propose(report explain.Report) {
@@ -54,21 +70,13 @@ func (r *result) propose(report explain.Report) {
 		if f.Reason != v1alpha1.ReasonMayHang || len(validation.IsDNS1123Label(f.Container))+len(validation.IsDNS1123Label(report.Namespace)) > 0 {
 			continue
 		}
-		p := cmp.Or(r.proposals[report.Namespace], &proposal{workloads: map[string]int{}})
-		r.proposals[report.Namespace] = p
+		p := r.proposals[report.Namespace]
+		if p == nil {
+			p = newProposal(report)
+			r.proposals[report.Namespace] = p
+		}
 		p.workloads[f.Container]++
 		p.injected = p.injected || !slices.ContainsFunc(report.Containers, func(c explain.Container) bool { return c.Name == f.Container })
-		for number := 1; p.earlier == nil || number > 1; number++ {
-			spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
-			if spec == nil {
-				break
-			}
-			if number == 1 {
-				p.earlier = spec.DeepCopy()
-			} else {
-				p.earlier.Sidecars = append(p.earlier.Sidecars, spec.Sidecars...)
-			}
-		}
 	}
 }
 

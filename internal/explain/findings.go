@@ -242,14 +242,12 @@ func (m missingContainers) isMisspelled() bool {
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
-	for _, missing := range x.missingContainers() {
-		i := slices.IndexFunc(missing.entries, missingEntry.isMisspelled)
-		if i < 0 {
-			x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
-			continue
+	for _, missing := range x.missing {
+		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
+		if i := slices.IndexFunc(missing.entries, missingEntry.isMisspelled); i >= 0 {
+			f.Severity = SeverityWarning
+			x.adviseSpelling(f, missing.policy, missing.entries[i])
 		}
-		x.adviseSpelling(x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message),
-			missing.policy, missing.entries[i])
 	}
 }
 

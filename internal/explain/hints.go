@@ -83,21 +83,19 @@ func (x *explainer) advise(f *Finding) {
 		v1alpha1.ReasonWriteRefused, v1alpha1.ReasonOutcomeNotDecided:
 		x.command(f, checkCommand)
 	}
-	switch stuck := x.decision.Stage == plan.StageStuck && f.Reason == x.decision.Reason; {
-	case f.Severity != SeverityProblem:
-	case stuck:
-		for _, sidecar := range x.view.Sidecars {
-			options := plan.ModeOptions(x.snapshot(), sidecar)
-			reason, _ := plan.WhyUnusable(sidecar, options)
-			if reason == f.Reason && !slices.ContainsFunc(options, plan.ModeOption.Usable) {
-				x.adviseMode(f, sidecar, options)
-				break
-			}
-		}
-		x.adviseFinish(f, x.view)
-	case f.Reason == v1alpha1.ReasonOverdue:
-		x.adviseFinish(f, x.view)
+	stuck := x.decision.Stage == plan.StageStuck && f.Reason == x.decision.Reason
+	if f.Severity != SeverityProblem || !stuck && f.Reason != v1alpha1.ReasonOverdue {
+		return
 	}
+	for _, sidecar := range x.view.Sidecars {
+		options := plan.ModeOptions(x.snapshot(), sidecar)
+		reason, _ := plan.WhyUnusable(sidecar, options)
+		if reason == f.Reason && !slices.ContainsFunc(options, plan.ModeOption.Usable) {
+			x.adviseMode(f, sidecar, options)
+			break
+		}
+	}
+	x.adviseFinish(f, x.view)
 }
 
 // command adds a command, unless the finding is on manifests.
@@ -109,14 +107,12 @@ func (x *explainer) command(f *Finding, format string, arguments ...any) {
 
 // patch adds a command that changes the policy.
 func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path string, value any) {
-	encoded, err := json.Marshal([]any{struct {
+	// A patch can be encoded.
+	encoded, _ := json.Marshal([]any{struct {
 		Operation string `json:"op"`
 		Path      string `json:"path"`
 		Value     any    `json:"value"`
 	}{operation, path, value}})
-	if err != nil {
-		return // no value of a patch does this
-	}
 	target := "patch cstp " + policy.Name
 	if policy.Kind == resolve.KindNamespaced {
 		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
@@ -162,7 +158,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 		}
 		return f.Container == entry.meant || f.Container == "" && !x.isKnownSidecar(entry.meant)
 	}
-	for _, missing := range x.missingContainers() {
+	for _, missing := range x.missing {
 		if i := slices.IndexFunc(missing.entries, isCause); i >= 0 {
 			x.adviseSpelling(f, missing.policy, missing.entries[i])
 			return
@@ -221,8 +217,7 @@ func (x *explainer) adviseAfterFailure(f *Finding) {
 	}
 }
 
-// adviseMode says what makes one of the modes usable for the sidecar. Nothing does where a mode needs another kind of node. A single
-// mode is a declared one.
+// adviseMode says what makes one of the modes usable for the sidecar. A single mode is a declared one.
 func (x *explainer) adviseMode(f *Finding, sidecar resolve.Sidecar, options []plan.ModeOption) {
 	f.Hint = ""
 	for _, option := range options {

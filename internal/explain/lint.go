@@ -22,12 +22,12 @@ import (
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() {
 	x.undeclaredInjections()
-	others, known := x.undeclared(), []string(nil)
+	others, known := x.undeclared(), 0
 	if mains := slices.DeleteFunc(slices.Clone(x.view.Mains), x.isKnownSidecar); len(mains) > 0 {
 		others = slices.DeleteFunc(others, func(container *corev1.Container) bool {
 			why := knownSidecar(container)
 			if why != "" && !x.hasTerminated(container.Name) {
-				known = append(known, container.Name)
+				known++
 				x.add(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
 					"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, why)
 			}
@@ -39,7 +39,7 @@ func (x *explainer) mayHang() {
 		names = append(names, container.Name)
 	}
 	switch {
-	case len(names)+len(known) < 2:
+	case len(names)+known < 2:
 	case slices.ContainsFunc(names, x.hasTerminated):
 		x.leftRunning(names)
 	case len(names) > 1:

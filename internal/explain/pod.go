@@ -85,6 +85,7 @@ type explainer struct {
 	resolution resolve.Resolution
 	view       resolve.View
 	decision   plan.Decision
+	missing    []missingContainers
 	found      []Finding
 }
 
@@ -118,7 +119,8 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		}
 		x.report(&report)
 	}
-	report.missing = x.missingContainers()
+	x.missing = x.missingContainers()
+	report.missing = x.missing
 	report.Containers = x.containers()
 	report.Attempts = x.attempts()
 	x.findings(report)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSimilarTo(t *testing.T) {
+func TestSimilar(t *testing.T) {
 	long := strings.Repeat("a", maxNameLength)
 	for name, tc := range map[string]struct {
 		name       string
