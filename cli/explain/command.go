@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -134,7 +135,8 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
 	}
 	if len(r.Pods)+len(r.Policies) == 0 {
-		return nil, errors.New("the manifests contain no policy, and no workload whose pods finish; check that the right ones were given")
+		nothing := "the manifests contain no policy, and no workload whose pods finish; check that the right ones were given"
+		return nil, errors.New(strings.Join(append([]string{nothing}, r.Notes...), "; "))
 	}
 	return r, nil
 }

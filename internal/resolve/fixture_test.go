@@ -39,12 +39,12 @@ func fromField(name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 }
 
-// annotated gives the pod a list of sidecars.
 func optedOut(pod *corev1.Pod) *corev1.Pod {
 	pod.Labels[v1alpha1.LabelIgnore] = "true"
 	return pod
 }
 
+// annotated gives the pod a list of sidecars.
 func annotated(pod *corev1.Pod, list string) *corev1.Pod {
 	pod.Annotations = map[string]string{v1alpha1.AnnotationSidecars: list, "example.com/other": "main"}
 	return pod

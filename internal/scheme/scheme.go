@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -32,12 +33,11 @@ func New() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// NewMapper returns a mapper that knows the kinds of policies before the API server serves them, so that the operator can wait for their
-// definitions. It discovers all other kinds.
+// NewMapper returns a mapper that knows the kinds of policies before they are served, so that watches can wait, and discovers all others.
 func NewMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	policies := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
-	policies.Add(v1alpha1.GroupVersion.WithKind("SidecarTerminationPolicy"), meta.RESTScopeNamespace)
-	policies.Add(v1alpha1.GroupVersion.WithKind("ClusterSidecarTerminationPolicy"), meta.RESTScopeRoot)
+	policies.Add(v1alpha1.GroupVersion.WithKind(string(resolve.KindNamespaced)), meta.RESTScopeNamespace)
+	policies.Add(v1alpha1.GroupVersion.WithKind(string(resolve.KindCluster)), meta.RESTScopeRoot)
 	discovered, err := apiutil.NewDynamicRESTMapper(config, client)
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{policies, discovered}}, err
 }

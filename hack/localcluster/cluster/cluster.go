@@ -124,9 +124,8 @@ func (c *Cluster) lock() (func(), error) { return layout.Lock(c.layout.Path(lock
 // all.
 const claimFile = "/run/sidecar-termination-cluster"
 
-// lockMachine locks the cluster for a command that changes the machine. It fails unless the machine is free, or this cluster's. A
-// cluster of another directory that was killed, or whose directory somebody removed by hand, does not hold the machine: what it left
-// is removed.
+// lockMachine locks the cluster for a command that changes the machine. It fails unless the machine is free, or this cluster's. What a
+// killed cluster of another directory left is removed.
 func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
