@@ -3,10 +3,13 @@
 package settings
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +54,32 @@ func defaults() Operator {
 		Metrics:                 Metrics{Address: ":8443", Authenticated: true},
 		ProbeAddress:            ":8081",
 		ShutdownTimeout:         15 * time.Second,
+	}
+}
+
+// The chart has other values for flags that also change permissions or images.
+func TestChartKnowsFlags(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "chart", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			Flags struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(content, &schema); err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Bind(flags)
+	want := []string{}
+	flags.VisitAll(func(f *pflag.Flag) { want = append(want, f.Name) })
+	got := slices.Collect(maps.Keys(schema.Properties.Flags.Properties))
+	got = append(got, "crr", "image-swap", "pod-phase", "pre-pull", "quick-exit-image", "watch-namespaces")
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Flags (-operator +chart):\n%s", diff)
 	}
 }
 

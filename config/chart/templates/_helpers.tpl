@@ -14,6 +14,11 @@ app.kubernetes.io/name: sidecar-termination-operator
 app.kubernetes.io/component: controller-manager
 {{- end }}
 
+{{- /* serviceAccount: the name of the operator's service account. */}}
+{{- define "sidecar-termination-operator.serviceAccount" -}}
+{{- default (print (include "sidecar-termination-operator.fullname" .) "-controller-manager") .Values.serviceAccount.name }}
+{{- end }}
+
 {{- /* labels: the chart's own labels of every object of the release. */}}
 {{- define "sidecar-termination-operator.labels" -}}
 app.kubernetes.io/name: sidecar-termination-operator
@@ -80,6 +85,7 @@ objects: the objects of the files that match a pattern, with the names, labels a
 {{- define "sidecar-termination-operator.objects" -}}
 {{- $root := .root }}
 {{- $fullname := include "sidecar-termination-operator.fullname" $root }}
+{{- $account := include "sidecar-termination-operator.serviceAccount" $root }}
 {{- $labels := fromYaml (include "sidecar-termination-operator.labels" $root) }}
 {{- /* Names of objects in fields, expressions and messages. */}}
 {{- $names := "sidecar-termination-(controller-manager|leader-election-|manager-|metrics-reader|mode-|outcome|operator-limits|operator-requests|pod-finisher|policy-|clusterpolicy-)" }}
@@ -90,7 +96,9 @@ objects: the objects of the files that match a pattern, with the names, labels a
 {{- range $path, $content := $files }}
 {{- range regexSplit "(?m)^---$" (toString $content) -1 }}
 {{- $text := replace "sidecar-termination-system" $root.Release.Namespace . }}
-{{- with fromYaml (regexReplaceAll $names $text (print $fullname "-${1}")) }}
+{{- $text = regexReplaceAll $names $text (print $fullname "-${1}") }}
+{{- /* An alert names the Deployment, after a slash. All others are the service account. */}}
+{{- with fromYaml (regexReplaceAll (print "([^/])" $fullname "-controller-manager") $text (print "${1}" $account)) }}
 {{- range ternary .items (list .) (eq .kind "List") }}
 {{- if not (has (trimPrefix (print $fullname "-") .metadata.name) (default list $.without)) }}
 {{- $metadata := .metadata }}

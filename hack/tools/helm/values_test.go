@@ -116,6 +116,16 @@ func effects() []effect {
 		{path: "affinity", value: values{"nodeAffinity": values{"example": "x"}}, at: podTemplate + "spec.affinity"},
 		{path: "topologySpreadConstraints", value: []any{values{"topologyKey": "zone"}}, at: podTemplate + "spec.topologySpreadConstraints"},
 		{path: "priorityClassName", value: "system-cluster-critical", at: podTemplate + "spec.priorityClassName"},
+		{path: "strategy", value: values{"rollingUpdate": values{"maxSurge": 0}}, at: deployment + " spec.strategy"},
+		{path: "revisionHistoryLimit", value: 0, at: deployment + " spec.revisionHistoryLimit"},
+		{path: "livenessProbe", value: values{"periodSeconds": 60}, at: firstContainer + "livenessProbe"},
+		{path: "readinessProbe", value: values{"failureThreshold": 5}, at: firstContainer + "readinessProbe"},
+		{path: "serviceAccount.create", value: false, changes: all(deleted, serviceAccount)},
+		{path: "serviceAccount.name", value: "batch", changes: renamedServiceAccount("batch")},
+		{path: "serviceAccount.annotations", value: values{"team": "batch"}, at: serviceAccount + " metadata.annotations"},
+		{path: "extraObjects", value: []any{values{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ .Release.Name }}-extra"},
+		}}, changes: all(created, "ConfigMap sidecar-termination-operator-extra")},
 
 		{path: "crds.install", value: false, changes: all(deleted, definitions...)},
 		{path: "crds.keep", value: false, changes: map[string]any{
@@ -161,6 +171,7 @@ const (
 	networkPolicy  = "NetworkPolicy sidecar-termination-controller-manager"
 
 	disruptionBudget = "PodDisruptionBudget sidecar-termination-controller-manager"
+	serviceAccount   = "ServiceAccount sidecar-termination-controller-manager"
 )
 
 var definitions = []string{
@@ -201,6 +212,23 @@ func namespacedRoles(namespaces ...string) []string {
 		}
 	}
 	return keys
+}
+
+// renamedServiceAccount are the changes by another name of the service account, in all that refers to it.
+func renamedServiceAccount(name string) map[string]any {
+	changes := map[string]any{
+		serviceAccount: deleted, "ServiceAccount " + name: created,
+		podTemplate + "spec.serviceAccountName":                                       name,
+		"RoleBinding sidecar-termination-leader-election-rolebinding subjects.0.name": name,
+	}
+	for _, policy := range []string{"operator-limits", "operator-requests"} {
+		changes["ValidatingAdmissionPolicy sidecar-termination-"+policy+" spec.matchConditions.0.expression"] =
+			"request.userInfo.username.matches('^system:serviceaccount:[^:]+:[^:]*" + name + "[^:]*$')"
+	}
+	for _, role := range []string{"manager-", "manager-crr-", "manager-image-", "manager-outcome-", "manager-pre-pull-"} {
+		changes["ClusterRoleBinding sidecar-termination-"+role+"rolebinding subjects.0.name"] = name
+	}
+	return changes
 }
 
 func all(change string, keys ...string) map[string]any {
