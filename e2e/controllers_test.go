@@ -26,7 +26,6 @@ const twoRuns = 4 * time.Minute
 
 // A hanging Job blocks the next runs, because concurrencyPolicy is Forbid.
 func TestCronJobRunsAgain(t *testing.T) {
-	harness.Shared(t)
 	test := harness.New(t)
 	test.Create(harness.Policy(v1alpha1.ModeAuto), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "cron"},
@@ -36,6 +35,8 @@ func TestCronJobRunsAgain(t *testing.T) {
 			JobTemplate:       batchv1.JobTemplateSpec{Spec: jobOf(corev1.RestartPolicyOnFailure, harness.ExitsZeroOnTerm).Spec},
 		},
 	})
+	// The first run waits for the next minute, which other tests use.
+	harness.Shared(t)
 	test.Eventually("two Jobs of the CronJob to be Complete", twoRuns, func(ctx context.Context) error {
 		jobs := &batchv1.JobList{}
 		err := test.Client.List(ctx, jobs, client.InNamespace(test.Namespace))
@@ -53,7 +54,6 @@ func TestCronJobRunsAgain(t *testing.T) {
 }
 
 func TestAdvancedCronJobCompletes(t *testing.T) {
-	harness.Shared(t)
 	test := harness.New(t)
 	test.Create(harness.Policy(v1alpha1.ModeAuto), harness.Kruise("AdvancedCronJob", "cron", map[string]any{
 		"schedule":          "* * * * *",
@@ -61,6 +61,7 @@ func TestAdvancedCronJobCompletes(t *testing.T) {
 		"template": map[string]any{"broadcastJobTemplate": map[string]any{"spec": broadcast(
 			harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))}},
 	}))
+	harness.Shared(t)
 	waitForBroadcastJobs(test, 2)
 }
 

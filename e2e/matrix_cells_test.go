@@ -69,7 +69,7 @@ func cells() []cell {
 // isBasic reports whether each test run includes the cell.
 func (c cell) isBasic() bool {
 	switch {
-	case c.column == columnNative:
+	case c.column == columnNative, c.column == columnAuto && c.sidecar != exitsSeven:
 		return false
 	case c.main == mainSucceeds && c.restartPolicy == corev1.RestartPolicyNever:
 		return true

@@ -36,8 +36,11 @@ var modes = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModeP
 // matrixColumn is a column of a matrix: a mode, or columnNative.
 type matrixColumn string
 
-// columnNative is a manifest with a native sidecar, without a policy.
-const columnNative matrixColumn = "Native"
+const (
+	columnAuto = matrixColumn(v1alpha1.ModeAuto)
+	// columnNative is a manifest with a native sidecar, without a policy.
+	columnNative matrixColumn = "Native"
+)
 
 // columns are the columns of the tables.
 var columns = []matrixColumn{matrixColumn(modes[0]), matrixColumn(modes[1]), matrixColumn(modes[2]), matrixColumn(modes[3]), columnNative}
