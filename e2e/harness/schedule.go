@@ -13,9 +13,9 @@ import (
 const namespacesInUse = 12
 
 var (
-	shared, exclusives sync.WaitGroup
-	exclusive          sync.Mutex
-	slots              = make(chan struct{}, namespacesInUse)
+	shared    sync.WaitGroup
+	exclusive sync.Mutex
+	slots     = make(chan struct{}, namespacesInUse)
 )
 
 // Shared marks a top-level test that runs in parallel with other tests.
@@ -32,22 +32,7 @@ func Shared(t *testing.T) {
 // before the wait below starts.
 func Exclusive(t *testing.T) {
 	t.Helper()
-	exclusives.Add(1)
-	t.Cleanup(exclusives.Done)
 	t.Parallel()
-	alone(t)
-}
-
-// Last marks a top-level test that may damage the cluster. It runs alone, after all other tests.
-func Last(t *testing.T) {
-	t.Helper()
-	t.Parallel()
-	exclusives.Wait()
-	alone(t)
-}
-
-func alone(t *testing.T) {
-	t.Helper()
 	shared.Wait()
 	exclusive.Lock()
 	t.Cleanup(exclusive.Unlock)

@@ -138,18 +138,6 @@ func Job(name string, restartPolicy corev1.RestartPolicy, containers ...corev1.C
 	}
 }
 
-// CronJob returns a CronJob that runs every minute and never two Jobs at once.
-func CronJob(name string, template corev1.PodTemplateSpec) *batchv1.CronJob {
-	return &batchv1.CronJob{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: batchv1.CronJobSpec{
-			Schedule:          "* * * * *",
-			ConcurrencyPolicy: batchv1.ForbidConcurrent,
-			JobTemplate:       batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](3), Template: template}},
-		},
-	}
-}
-
 // Pod returns a pod without a controller.
 func Pod(name string, labels map[string]string, template corev1.PodTemplateSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: template.Spec}

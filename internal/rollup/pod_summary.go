@@ -37,15 +37,6 @@ type PodSummary struct {
 	undecided, noTemplate          podCount
 }
 
-// SummarizePods returns the summary of the observations.
-func SummarizePods(observations ...PodObservation) PodSummary {
-	var summary PodSummary
-	for _, o := range observations {
-		summary.Add(o)
-	}
-	return summary
-}
-
 // Add adds one pod, which must not have been added before.
 func (s *PodSummary) Add(o PodObservation) {
 	s.matched++

@@ -30,6 +30,14 @@ var (
 )
 
 // policy returns an enforced policy at generation 3.
+func summarizePods(observations ...rollup.PodObservation) rollup.PodSummary {
+	var summary rollup.PodSummary
+	for _, o := range observations {
+		summary.Add(o)
+	}
+	return summary
+}
+
 func policy(changes ...func(*rollup.Policy)) rollup.Policy {
 	p := rollup.Policy{Generation: 3, Spec: &v1alpha1.PolicySpec{}}
 	for _, change := range changes {
@@ -74,7 +82,7 @@ func substituted(reason v1alpha1.Reason, message string) func(*rollup.PodObserva
 func undecided(o *rollup.PodObservation) { o.Undecided = true }
 
 func summarize(p rollup.Policy, observations ...rollup.PodObservation) v1alpha1.PolicyStatus {
-	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), rollup.Tally{}, now)
+	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, summarizePods(observations...), rollup.Tally{}, now)
 }
 
 func TestCounts(t *testing.T) {
@@ -241,7 +249,7 @@ func TestConditions(t *testing.T) {
 
 func TestConditionsVanish(t *testing.T) {
 	bad := []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"), lostTo("mesh"))}
-	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, rollup.SummarizePods(bad...), rollup.Tally{}, before)
+	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, summarizePods(bad...), rollup.Tally{}, before)
 	if len(old.Conditions) != 4 {
 		t.Fatalf("conditions: got %d, want all 4", len(old.Conditions))
 	}
@@ -267,9 +275,9 @@ func TestTransitionTimes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(test.old), rollup.Tally{}, before)
+			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, summarizePods(test.old), rollup.Tally{}, before)
 			kept := old.DeepCopy()
-			got := rollup.Summarize(policy(), old, rollup.SummarizePods(test.new), rollup.Tally{}, now)
+			got := rollup.Summarize(policy(), old, summarizePods(test.new), rollup.Tally{}, now)
 			condition := meta.FindStatusCondition(got.Conditions, test.kind)
 			if diff := cmp.Diff(test.want, condition.LastTransitionTime.Time); diff != "" {
 				t.Errorf("LastTransitionTime (-want +got):\n%s", diff)
@@ -395,11 +403,11 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 	observations[3].Namespace = "another"
 	tally := rollup.Tally{Terminated: 1, Last: before, Recent: results("new", 3)}
-	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), tally, before)
+	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, summarizePods(observations...), tally, before)
 	want := encode(t, first)
 	for range observations {
 		observations = append(observations[1:], observations[0])
-		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), tally, before))); diff != "" {
+		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, summarizePods(observations...), tally, before))); diff != "" {
 			t.Errorf("the order of the observations matters:\n%s", diff)
 		}
 	}
@@ -407,7 +415,7 @@ func TestSameInputSameBytes(t *testing.T) {
 	if err := json.Unmarshal([]byte(want), &read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, rollup.SummarizePods(observations...), rollup.Tally{}, now))); diff != "" {
+	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, summarizePods(observations...), rollup.Tally{}, now))); diff != "" {
 		t.Errorf("a status that was written and read changes although nothing happened:\n%s", diff)
 	}
 }
