@@ -38,6 +38,12 @@ type node struct {
 func (n *node) step(ctx context.Context, v version) (resource string, err error) {
 	for i := range v.pods {
 		pod := v.pods[i].DeepCopy()
+		if stopped := n.stopped(pod, v.requests); stopped != nil {
+			if err := n.server.Status().Update(ctx, stopped); err != nil {
+				return "", fmt.Errorf("write status of request as Kruise's daemon: %w", err)
+			}
+			return "containerrecreaterequests", nil
+		}
 		running := n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod)
 		if running {
 			pod.Status.Phase = corev1.PodRunning
@@ -92,7 +98,25 @@ func (n *node) kubelet(pod *corev1.Pod) bool {
 	return false
 }
 
-// daemon stops a container of an active CRR.
+// stopped reports that an active CRR has stopped its containers, before the kubelet reports it.
+func (n *node) stopped(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) *kruise.ContainerRecreateRequest {
+	for i := range requests {
+		request := requests[i].DeepCopy()
+		if request.Status.CompletionTime != nil || request.Labels[kruise.ContainerRecreateRequestPodUIDKey] != string(pod.UID) ||
+			len(request.Status.ContainerRecreateStates) > 0 {
+			continue
+		}
+		for _, container := range request.Spec.Containers {
+			request.Status.ContainerRecreateStates = append(request.Status.ContainerRecreateStates, kruise.ContainerRecreateRequestContainerRecreateState{
+				Name: container.Name, Phase: kruise.ContainerRecreateRequestRecreating, IsKilled: true,
+			})
+		}
+		return request
+	}
+	return nil
+}
+
+// daemon shows in the pod's status that a container of an active CRR has stopped.
 func (n *node) daemon(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) bool {
 	for i := range requests {
 		if requests[i].Status.CompletionTime != nil || requests[i].Labels[kruise.ContainerRecreateRequestPodUIDKey] != string(pod.UID) {

@@ -146,7 +146,7 @@ func (s *podStates) precedesMark(pod *corev1.Pod) bool {
 func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision) {
 	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
 	if decision.Mark != nil {
-		state.endsByPhase, state.substituted = decision.Mark.End != "", len(decision.Substitutions) > 0
+		state.endsByPhase, state.substituted = decision.Mark.Phase() != "", len(decision.Substitutions) > 0
 	}
 	for _, action := range decision.Actions {
 		state.endsByPhase = state.endsByPhase || action.Mark != nil

@@ -208,6 +208,7 @@ func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
 	}{
 		"never marked":                   {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, false},
 		"marked":                         {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, true},
+		"stopped by CRR":                 {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR), marking(v1alpha1.EndCRR)}, nil, false},
 		"end taken back":                 {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, false},
 		"then a stale cache":             {unchanged, []plan.Decision{ends, waiting()}, nil, true},
 		"marked by another process":      {marked("4a1b"), []plan.Decision{waiting()}, nil, true},

@@ -89,7 +89,7 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("deploy")
-	pods, quiet := int32(5), 15*time.Second
+	pods, quiet := int32(20), 15*time.Second
 	if testenv.Long() {
 		pods, quiet = 200, time.Minute
 	}
@@ -98,9 +98,8 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 		test.Create(policy)
 		job := harness.Job(strings.ToLower(string(mode)), corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
 		job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
-		// A kubelet that reports later than its worker is done with the pod keeps phase Failed, and writes it every 10 seconds. When 20 pods
-		// end at once on two cores, most are reported late.
-		job.Spec.Completions, job.Spec.Parallelism = ptr.To(pods), ptr.To[int32](5)
+		// When many pods end at once, the kubelet reports some of them after its worker is done with them.
+		job.Spec.Completions, job.Spec.Parallelism = ptr.To(pods), ptr.To[int32](20)
 		test.Create(job)
 		test.WaitForCompleteWithin(job.Name, harness.FinishTimeout+time.Duration(pods)*5*time.Second)
 	}

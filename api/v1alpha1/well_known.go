@@ -33,9 +33,11 @@ const (
 	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, separated by commas.
 	AnnotationIgnoredExitCodes = GroupName + "/ignored-exit-codes"
 	// AnnotationEnd says how the pod ends, with the pod's UID after a slash. With EndPodPhase the admission policy sets phase
-	// Succeeded as soon as all containers that count have exited 0. With EndFailed the operator has written phase Failed.
+	// Succeeded as soon as all containers that count have exited 0. So it does with EndCRR: OpenKruise has stopped the sidecars. With
+	// EndFailed the operator has written phase Failed.
 	AnnotationEnd = GroupName + "/end"
 	EndPodPhase   = "PodPhase"
+	EndCRR        = "CRR"
 	EndFailed     = "Failed"
 	// AnnotationMainContainers is what the admission policy has found, with the pod's UID after a slash: one of the values
 	// Mains. An annotation without the pod's UID counts for nothing: it was copied from another pod.

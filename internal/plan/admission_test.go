@@ -33,12 +33,13 @@ func decide(old, written *corev1.Pod) *corev1.Pod {
 	undisturbed := old.DeletionTimestamp == nil && written.Status.Reason == "" && old.Status.Reason == "" &&
 		!isDisrupted(written) && !isDisrupted(old)
 	ignored := strings.Split(restored(v1alpha1.AnnotationIgnoredExitCodes), ",")
-	endsByPhase := restored(v1alpha1.AnnotationEnd) == own(v1alpha1.EndPodPhase) && *old.Spec.TerminationGracePeriodSeconds <= 3600
+	end := restored(v1alpha1.AnnotationEnd)
+	ends := (end == own(v1alpha1.EndPodPhase) || end == own(v1alpha1.EndCRR)) && *old.Spec.TerminationGracePeriodSeconds <= 3600
 
 	succeeded := hasDecided || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
 		undisturbed && !restartsByRule(old, ignored) && countingExitedZero(old, written, ignored)
 	decided := old.Status.Phase != corev1.PodFailed && succeeded &&
-		(hasDecided || isIdle(old, written) || written.Status.Phase == corev1.PodFailed || endsByPhase && undisturbed)
+		(hasDecided || isIdle(old, written) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
 
 	found := v1alpha1.MainsRunning
 	switch {

@@ -320,6 +320,11 @@ func crrAttempt(number int, containers ...string) plan.Attempt {
 	return a
 }
 
+func stopped(a plan.Attempt) plan.Attempt {
+	a.Stopped = true
+	return a
+}
+
 func withMainRestarts(a plan.Attempt, restarts int64) plan.Attempt {
 	a.MainRestarts = &restarts
 	return a

@@ -22,7 +22,7 @@ type invariant func(plan.Snapshot, time.Time, plan.Decision) string
 // checkInvariants returns the first invariant that the decision breaks, or nothing. It shares no code with the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	for _, check := range []invariant{
-		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, marksOnlyWhatItMay, marksInAdvanceOnly, recordsOnlySuccess,
+		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, marksOnlyWhatItMay, marksInAdvanceOnly, marksStoppedOnly, recordsOnlySuccess,
 		endsByTheOutcome, usesModesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings, skipsDeniedModes, requeues,
 	} {
 		if problem := check(s, now, d); problem != "" {
@@ -179,12 +179,12 @@ func marksOf(d plan.Decision) []plan.Mark {
 
 // marksOnlyWhatItMay: a mark lists exactly the sidecars whose exit codes do not count. It is written to no pod that the operator must
 // ignore, that has a terminal phase, whose marks were denied, or that has no node. A mark of its own is never written for a
-// prediction, after the record, or more than ten times.
+// prediction, more than ten times, or after the record, except once OpenKruise has stopped the sidecars.
 func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	marks := marksOf(d)
 	_, denied := s.Denied[podPhase]
 	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" || len(s.View.Sidecars) == 0
-	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) || s.MarksWritten >= 10)
+	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && d.Mark.End != v1alpha1.EndCRR || s.MarksWritten >= 10)
 	switch {
 	case len(marks) > 0 && forbidden, needless:
 		return "a mark of a pod that must not be marked"
@@ -203,7 +203,7 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	}
 	over := !d.MainsDone.IsZero() || hasFailed(s)
 	switch {
-	case d.Mark == nil:
+	case d.Mark == nil, d.Mark.End == v1alpha1.EndCRR:
 	case d.Mark.End != "" && d.Mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + d.Mark.End
 	case over && (d.Mark.End != "") != (endOf(s.Pod) == v1alpha1.EndPodPhase):
@@ -211,6 +211,24 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	case over, d.Mark.End == "":
 	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):
 		return "the phase is marked in advance on an unknown node, without a decision, or although it cannot end a sidecar"
+	}
+	return ""
+}
+
+// marksStoppedOnly: a mark says once that OpenKruise has stopped the sidecars of a recorded pod. A CRR says so of each that has not
+// ended, and the phase may end all of them.
+func marksStoppedOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	if d.Mark == nil || d.Mark.End != v1alpha1.EndCRR {
+		return ""
+	}
+	runsOn := func(sidecar resolve.Sidecar) bool {
+		return mayRun(s.Pod, sidecar.Container) && (!mayEndByPhase(s, sidecar) || !slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool {
+			_, covered := a.RestartCounts[sidecar.Container]
+			return a.Stopped && covered
+		}))
+	}
+	if !isRecorded(s.Pod) || d.Mark.Succeeded || ownValue(s.Pod, v1alpha1.AnnotationEnd) != "" || slices.ContainsFunc(s.View.Sidecars, runsOn) {
+		return "a mark says that sidecars have stopped which may run"
 	}
 	return ""
 }

@@ -99,6 +99,40 @@ func TestEndInAdvance(t *testing.T) {
 	})
 }
 
+// TestMarkOfStoppedSidecars covers sidecars that OpenKruise has stopped before the kubelet reports it.
+func TestMarkOfStoppedSidecars(t *testing.T) {
+	two := sidecarsOf(sidecar("logs"), sidecar("proxy"))
+	bothRun := func() *corev1.Pod { return finishedMain(never, running("logs"), running("proxy")) }
+	ofProxy := attempted(stopped(crrAttempt(0, "proxy")))
+	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never), oneProxy(), append(changes, ofProxy)...)
+	}
+	marked := func(names string) brief {
+		b := inProgress(minute)
+		b.Mark = names + " CRR"
+		return b
+	}
+
+	runScenarios(t, map[string]scenario{
+		"stopped":               {of(), 0, marked("[proxy]")},
+		"under OnFailure":       {observed(finishedMain(onFailure), oneProxy(), ofProxy), 0, marked("[proxy]")},
+		"not stopped":           {observed(finishedMain(never), oneProxy(), attempted(crrAttempt(0, "proxy"))), 0, inProgress(minute)},
+		"by one CRR each":       {observed(bothRun(), two, attempted(stopped(crrAttempt(0, "logs")), stopped(crrAttempt(1, "proxy")))), 0, marked("[logs proxy]")},
+		"another has not":       {observed(bothRun(), two, attempted(crrAttempt(0, "logs"), stopped(crrAttempt(1, "proxy")))), 0, inProgress(minute)},
+		"another has ended":     {observed(finishedMain(never, exited("logs", 0), running("proxy")), two, ofProxy), 0, marked("[logs proxy]")},
+		"came back":             {observed(finishedMain(onFailure, running("proxy").restarted(1)), oneProxy(), ofProxy), 0, fallingBack(phaseOfProxy)},
+		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, inProgress(minute)},
+		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, inProgress(minute)},
+		"ten marks":             {of(marks(10)), 0, inProgress(minute)},
+		"resource claims":       {of(withClaim), 0, inProgress(minute)},
+		"PodPhase disabled":     {of(withoutPodPhase), 0, inProgress(minute)},
+		"PodPhase denied":       {of(denying(podPhase)), 0, inProgress(minute)},
+		"long grace period":     {of(grace(2 * time.Hour)), 0, inProgress(2*time.Hour + 30*time.Second)},
+		"a main has failed":     {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(mode(crr)), ofProxy), 0, inProgress(minute)},
+		"exit codes that count": {observed(finishedMain(never), oneProxy(respect), ofProxy), 0, inProgress(minute)},
+	})
+}
+
 // TestRecordByOperator covers pods whose restart rules the admission policy does not evaluate: the operator records that their main
 // containers have succeeded.
 func TestRecordByOperator(t *testing.T) {

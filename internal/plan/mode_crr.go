@@ -75,6 +75,24 @@ func (s *situation) crrFailed(attempt Attempt, container string) string {
 	return ""
 }
 
+// markStopped marks a recorded pod as ended once OpenKruise reports that it has stopped all sidecars. A kubelet that reports an ignored
+// exit code late would keep phase Failed of its own (docs/design/0002-outcome-at-the-api-server.md), or restart the container. Nothing is
+// marked where mode PodPhase would not end the pod either.
+func (p podPlan) markStopped(decision *Decision) {
+	if len(decision.Actions) > 0 || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || !p.mayMark() ||
+		HasTerminalPhase(p.Pod) || len(p.Pod.Spec.ResourceClaims) > 0 {
+		return
+	}
+	for _, sidecar := range p.open {
+		stopped := slices.ContainsFunc(p.history(sidecar).live, func(a *Attempt) bool { return a.Stopped })
+		if !stopped || p.whyNotPodPhase(sidecar).reason != "" {
+			return
+		}
+	}
+	decision.Mark = &Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR}
+	decision.Message = "OpenKruise has stopped sidecars; marking the pod as ended: " + strings.Join(containers(p.open), ", ")
+}
+
 // cameBack reports whether the container was restarted after the attempt began.
 func (s *situation) cameBack(attempt Attempt, container string) bool {
 	status := statusOf(s.Pod, container)

@@ -21,13 +21,13 @@ const maxMarks = 10
 type Mark struct {
 	// IgnoredExitCodes are the containers whose exit codes do not count, sorted by name.
 	IgnoredExitCodes []string
-	// End is v1alpha1.EndPodPhase, EndFailed or empty.
+	// End is v1alpha1.EndPodPhase, EndCRR, EndFailed or empty.
 	End string
 	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
 	Succeeded bool
 }
 
-// Phase is the phase of a pod that the mark ends, or "".
+// Phase is the phase by which the mark ends a pod, or "".
 func (m Mark) Phase() corev1.PodPhase {
 	switch m.End {
 	case v1alpha1.EndPodPhase:
@@ -128,7 +128,7 @@ func isMarked(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
 }
 
-// endOf returns the value of AnnotationEnd that is for this pod, or "".
+// endOf returns how the pod ends by its phase: the value of AnnotationEnd that is for this pod, or "".
 func endOf(pod *corev1.Pod) string {
 	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
 		return end

@@ -452,6 +452,8 @@ func (k *kruise) next(r *modelCRR) {
 		}
 		// A container that does not run counts as stopped.
 	}
+	r.attempt.Stopped = true
+	k.m.crrsChanged()
 	k.watch(r)
 }
 

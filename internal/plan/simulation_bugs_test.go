@@ -65,6 +65,11 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
+	"takes a new CRR for one that has stopped its containers": {sees: func(s *plan.Snapshot) {
+		for i := range s.Attempts {
+			s.Attempts[i].Stopped = s.Attempts[i].Mode == crr
+		}
+	}},
 	"ends in advance although a sidecar drains": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.End = v1alpha1.EndPodPhase }),
 	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = true }),
 	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = false }),

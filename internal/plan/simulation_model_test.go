@@ -288,6 +288,15 @@ func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
 	if (mark.Succeeded || mark.End == v1alpha1.EndFailed) && m.isStale(read) {
 		return conflict
 	}
+	if mark.End == v1alpha1.EndCRR {
+		for _, s := range m.scenario.sidecars {
+			name := s.sidecar.Container
+			wasKilled := slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return slices.Contains(r.killed, name) })
+			if m.kubelet.process(name).state == "running" && !wasKilled {
+				m.fail("a mark says that %s has stopped, which runs", name)
+			}
+		}
+	}
 	own := func(value string) string { return value + "/" + string(read.UID) }
 	if m.bug.withoutUID {
 		own = func(value string) string { return value }

@@ -90,6 +90,8 @@ type Attempt struct {
 	// MainRestarts is how often main containers had been restarted when a CRR was created. Nil if that is unknown.
 	MainRestarts *int64
 	Started      time.Time
+	// Stopped is true if OpenKruise reports that it has stopped every container of a CRR.
+	Stopped bool
 	// Finished is when the mechanism reported the attempt as finished, or zero. It proves nothing about the containers.
 	Finished time.Time
 	// Message is the mechanism's own message.

@@ -144,6 +144,7 @@ func (p podPlan) decide() *Decision {
 		}
 	}
 	p.explainActions(decision)
+	p.markStopped(decision)
 	return decision
 }
 

@@ -70,13 +70,13 @@ func keepConditions(object any) (any, error) {
 }
 
 // NewAvailability returns the availability of CRRs: OpenKruise serves them, and its mutating webhook, which binds a CRR to its
-// pod, cannot be bypassed. It calls onChange at each change, and onFinished when OpenKruise has finished a CRR. The manager's
-// cache must have been made with CacheOptions.
+// pod, cannot be bypassed. It calls onChange at each change, and onProgress when OpenKruise has stopped the containers of a CRR or finished
+// it. The manager's cache must have been made with CacheOptions.
 //
 // Wait until the availability is known before acting. Otherwise an operator that has just started would switch from CRR
 // to another mode.
 func NewAvailability(
-	c cluster.Cluster, onChange func(ctx context.Context, available bool), onFinished func(pod types.NamespacedName),
+	c cluster.Cluster, onChange func(ctx context.Context, available bool), onProgress func(pod types.NamespacedName),
 ) *optionalkind.Availability {
 	return optionalkind.NewAvailability(optionalkind.Config{
 		Kind:    "ContainerRecreateRequest",
@@ -87,7 +87,7 @@ func NewAvailability(
 		},
 		Objects: optionalkind.Objects{
 			Cluster: c, Example: &kruise.ContainerRecreateRequest{}, Labels: labels.Set{labelManagedBy: settings.Name},
-			Prepare: func(ctx context.Context, crrs cache.Cache) error { return prepare(ctx, crrs, onFinished) },
+			Prepare: func(ctx context.Context, crrs cache.Cache) error { return prepare(ctx, crrs, onProgress) },
 		},
 		OnChange: onChange,
 	})
@@ -122,8 +122,8 @@ func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
 	})
 }
 
-// prepare indexes a cache of CRRs by pod, and has it call onFinished when OpenKruise has finished one.
-func prepare(ctx context.Context, crrs cache.Cache, onFinished func(pod types.NamespacedName)) error {
+// prepare indexes a cache of CRRs by pod, and has it call onProgress.
+func prepare(ctx context.Context, crrs cache.Cache, onProgress func(pod types.NamespacedName)) error {
 	if err := crrs.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
 		return fmt.Errorf("index by pod: %w", err)
 	}
@@ -131,7 +131,7 @@ func prepare(ctx context.Context, crrs cache.Cache, onFinished func(pod types.Na
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(whenFinished(onFinished))
+	_, err = informer.AddEventHandler(whenProgressed(onProgress))
 	return err
 }
 
@@ -144,29 +144,34 @@ func ownerPodUID(object client.Object) []string {
 	return nil
 }
 
-// whenFinished calls onFinished with the pod of each CRR that OpenKruise has just finished. A lost watch may skip the versions before
-// that one. All other effects of a CRR show in the pod's own status.
-func whenFinished(onFinished func(pod types.NamespacedName)) toolscache.ResourceEventHandler {
-	finished := func(object any) {
-		if crr, ok := object.(*kruise.ContainerRecreateRequest); ok && isFinished(crr) {
-			onFinished(types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName})
+// whenProgressed calls onProgress with the pod of each CRR whose containers OpenKruise has just stopped, or which it has just finished. A
+// lost watch may skip the versions before that one. All other effects of a CRR show in the pod's own status.
+func whenProgressed(onProgress func(pod types.NamespacedName)) toolscache.ResourceEventHandler {
+	compare := func(before, after any) {
+		crr, ok := after.(*kruise.ContainerRecreateRequest)
+		if ok && (isFinished(crr) && !isFinished(before) || hasStopped(crr) && !hasStopped(before)) {
+			onProgress(types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName})
 		}
 	}
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
 			if !isInInitialList {
-				finished(object)
+				compare(nil, object)
 			}
 		},
-		UpdateFunc: func(before, after any) {
-			if !isFinished(before) {
-				finished(after)
-			}
-		},
+		UpdateFunc: compare,
 	}
 }
 
 func isFinished(object any) bool {
 	crr, ok := object.(*kruise.ContainerRecreateRequest)
 	return ok && crr.Status.CompletionTime != nil
+}
+
+// hasStopped reports whether OpenKruise's daemon has stopped every container of the CRR (manage in
+// pkg/daemon/containerrecreate/crr_daemon_controller.go).
+func hasStopped(object any) bool {
+	crr, ok := object.(*kruise.ContainerRecreateRequest)
+	return ok && len(crr.Status.ContainerRecreateStates) > 0 && !slices.ContainsFunc(crr.Status.ContainerRecreateStates,
+		func(state kruise.ContainerRecreateRequestContainerRecreateState) bool { return !state.IsKilled })
 }

@@ -166,10 +166,18 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestFinishedCRREnqueuesPod(t *testing.T) {
-	request := func(finished bool) *kruise.ContainerRecreateRequest {
+func TestCRRThatProgressesEnqueuesPod(t *testing.T) {
+	stopping := func(killed ...bool) *kruise.ContainerRecreateRequest {
 		r := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "r"}}
 		r.Spec.PodName = "job-1"
+		for _, isKilled := range killed {
+			r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates,
+				kruise.ContainerRecreateRequestContainerRecreateState{IsKilled: isKilled})
+		}
+		return r
+	}
+	request := func(finished bool) *kruise.ContainerRecreateRequest {
+		r := stopping()
 		if finished {
 			r.Status.CompletionTime = ptr.To(metav1.Now())
 		}
@@ -184,6 +192,9 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 		"finished earlier":             {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(true), request(true)) }, nil},
 		"in progress":                  {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(false), request(false)) }, nil},
 		"replaced by a new one":        {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(true), request(false)) }, nil},
+		"has stopped containers":       {func(h toolscache.ResourceEventHandler) { h.OnUpdate(stopping(true, false), stopping(true, true)) }, job},
+		"had stopped them":             {func(h toolscache.ResourceEventHandler) { h.OnUpdate(stopping(true), stopping(true)) }, nil},
+		"stops containers":             {func(h toolscache.ResourceEventHandler) { h.OnUpdate(stopping(), stopping(true, false)) }, nil},
 		"created":                      {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(false), false) }, nil},
 		"first seen finished":          {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(true), false) }, job},
 		"finished before the start":    {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(true), true) }, nil},
@@ -191,7 +202,7 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []types.NamespacedName
-			tc.event(whenFinished(func(pod types.NamespacedName) { got = append(got, pod) }))
+			tc.event(whenProgressed(func(pod types.NamespacedName) { got = append(got, pod) }))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}

@@ -221,6 +221,7 @@ func toAttempt(crr *kruise.ContainerRecreateRequest, number int, containers map[
 	if crr.Status.CompletionTime != nil {
 		attempt.Finished = crr.Status.CompletionTime.Time
 	}
+	attempt.Stopped = hasStopped(crr)
 	for _, state := range crr.Status.ContainerRecreateStates {
 		if attempt.Message == "" && state.Phase == kruise.ContainerRecreateRequestFailed {
 			attempt.Message = state.Message

@@ -256,6 +256,10 @@ func TestToAttempts(t *testing.T) {
 			r.Status.CompletionTime, r.Status.Message = &completed, "daemon has not responded for a long time"
 			want.Finished, want.Message = completed.Time, r.Status.Message
 		},
+		"a CRR that has stopped its containers": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{{Name: "proxy", IsKilled: true}}
+			want.Stopped = true
+		},
 		"a CRR with unknown containers": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
 			r.Spec.Containers = append([]kruise.ContainerRecreateRequestContainer{{Name: "other"}}, r.Spec.Containers...)
 		},

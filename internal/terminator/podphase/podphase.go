@@ -55,6 +55,9 @@ func (t *Terminator) Mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) 
 	switch _, marked := pod.Annotations[v1alpha1.AnnotationEnd]; {
 	case mark.End != "":
 		patch.Metadata.Annotations[v1alpha1.AnnotationEnd] = own(mark.End)
+		if mark.Phase() == "" {
+			break
+		}
 		patch.Status.Conditions = []corev1.PodCondition{{
 			Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse,
 			Reason: string(v1alpha1.ModePodPhase), Message: "the sidecars end by the phase of the pod",

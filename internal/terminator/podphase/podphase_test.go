@@ -72,6 +72,7 @@ func TestMarkIsOnePatch(t *testing.T) {
 		"exit codes only":     {nil, plan.Mark{}, anyVersion + ignored + `}},"status":{}}`},
 		"ends in advance":     {nil, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
 		"ends as before":      {marked, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
+		"stopped by CRR":      {nil, plan.Mark{End: v1alpha1.EndCRR}, anyVersion + `"sidecartermination.dev/end":"CRR/4a1b",` + ignored + `}},"status":{}}`},
 		"no longer ends":      {marked, plan.Mark{}, anyVersion + `"sidecartermination.dev/end":"",` + ignored + `}},"status":{}}`},
 		"record":              {nil, plan.Mark{Succeeded: true}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
 		"record that ends it": {nil, plan.Mark{Succeeded: true, End: v1alpha1.EndPodPhase}, thisVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":` + condition + `}`},
