@@ -33,6 +33,37 @@ step "manifests, chart and component"
 go run ./hack/packaging manifests --output="$directory"
 step "kubectl plugin"
 go run ./hack/packaging plugin --output="$directory"
+step "krew manifest"
+{
+	cat <<EOF
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: sidecar-termination
+spec:
+  version: $version
+  homepage: https://github.com/sidecar-termination/operator
+  shortDescription: Explain and finish Jobs that wait for sidecars
+  description: |
+    Says why a Job's pod does not finish, finds Jobs that may hang because of
+    their sidecars, checks policies and the installation, and ends the
+    sidecars of stuck pods.
+  platforms:
+EOF
+	for archive in "$directory"/kubectl-sidecar_termination-*.tar.gz; do
+		platform=$(basename "$archive" .tar.gz)
+		platform=${platform#kubectl-sidecar_termination-}
+		program=kubectl-sidecar_termination
+		[[ $platform != windows-* ]] || program+=.exe
+		cat <<EOF
+    - selector:
+        matchLabels: {os: ${platform%-*}, arch: ${platform#*-}}
+      uri: https://github.com/sidecar-termination/operator/releases/download/$version/$(basename "$archive")
+      sha256: $(sha256sum "$archive" | cut -d' ' -f1)
+      bin: $program
+EOF
+	done
+} >"$directory/krew.yaml"
 step "images"
 go run ./hack/packaging images --output="$directory"
 step "SBOMs"

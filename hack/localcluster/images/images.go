@@ -53,6 +53,7 @@ func labels(title, description string) map[string]string {
 		"org.opencontainers.image.description": description,
 		"org.opencontainers.image.source":      "https://github.com/sidecar-termination/operator",
 		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.version":     settings.Release,
 	}
 }
 

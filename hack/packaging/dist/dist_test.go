@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -105,6 +106,13 @@ func module(t *testing.T) string {
 		file := filepath.Join(directory, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, command := range []string{"init --quiet", "-c user.name=a -c user.email=a@b.example commit --quiet --allow-empty --message=a"} {
+		run := exec.CommandContext(t.Context(), "git", append([]string{"-C", directory}, strings.Fields(command)...)...)
+		run.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z")
+		if output, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v: %s", command, err, output)
 		}
 	}
 	return directory

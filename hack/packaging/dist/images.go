@@ -5,9 +5,12 @@ package dist
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
@@ -36,6 +39,8 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 	quickExit := func(program []byte, platform v1.Platform) (v1.Image, error) {
 		return images.QuickExit(program, quickexit.DefaultPaths(), platform)
 	}
+	// Sources that are no repository have none.
+	revision, _ := exec.CommandContext(ctx, "git", "-C", repository, "rev-parse", "HEAD").Output()
 	var lines []string
 	for _, image := range []struct {
 		name, program string
@@ -51,6 +56,9 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 				return nil, err
 			}
 			made, err := image.make(compiled, platform)
+			if err == nil {
+				made, err = withRevision(made, revision)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("build the image %s: %w", image.name, err)
 			}
@@ -68,4 +76,18 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 		lines = append(lines, digest.String()+" "+target)
 	}
 	return lines, nil
+}
+
+// withRevision labels the image with the commit of its sources, if there is one.
+func withRevision(image v1.Image, revision []byte) (v1.Image, error) {
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config := file.Config
+	if len(revision) == 0 {
+		return image, nil
+	}
+	config.Labels["org.opencontainers.image.revision"] = strings.TrimSpace(string(revision))
+	return mutate.Config(image, config)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // machines are the platforms of the images, and the machines that run their programs.
@@ -84,7 +85,8 @@ func requireRuns(t *testing.T, image v1.Image, name, platform string) {
 		t.Fatal(err)
 	}
 	config := file.Config
-	if file.OS+"/"+file.Architecture != platform || len(config.Entrypoint) != 1 || len(config.Cmd) != 0 || config.Labels["org.opencontainers.image.title"] != name {
+	if file.OS+"/"+file.Architecture != platform || len(config.Entrypoint) != 1 || len(config.Cmd) != 0 || config.Labels["org.opencontainers.image.title"] != name ||
+		config.Labels["org.opencontainers.image.version"] != settings.Release || len(config.Labels["org.opencontainers.image.revision"]) != 40 {
 		t.Fatalf("%s for %s has the configuration %+v", name, platform, file)
 	}
 	for id := range strings.SplitSeq(config.User, ":") {

@@ -170,6 +170,17 @@ func decode(t *testing.T, content []byte) objects {
 	}
 }
 
+// Artifact Hub shows and scans the images that an annotation lists.
+func TestChartListsItsImages(t *testing.T) {
+	metadata := load(t).Metadata
+	manager := container(t, render(t, nil))
+	for _, image := range []any{manager["image"], manager["env"].([]any)[0].(map[string]any)["value"]} {
+		if !strings.Contains(metadata.Annotations["artifacthub.io/images"], fmt.Sprintf("image: %s\n", image)) {
+			t.Errorf("artifacthub.io/images lacks %s", image)
+		}
+	}
+}
+
 func TestChartIsLinted(t *testing.T) {
 	for name, given := range map[string]values{"defaults": {}, "everything": copied(everything)} {
 		lint := action.NewLint()
