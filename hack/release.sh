@@ -65,7 +65,11 @@ EOF
 	done
 } >"$directory/krew.yaml"
 step "images"
-go run ./hack/packaging images --output="$directory"
+# install.yaml names the images by tag and digest.
+go run ./hack/packaging images --output="$directory" | while read -r digest layout; do
+	echo "$digest $layout"
+	sed -i "s|\(ghcr.io/sidecar-termination/$(basename "$layout"):$version\)|\1@$digest|" "$directory/install.yaml"
+done
 step "SBOMs"
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -134,7 +135,10 @@ func (i *installer) requireImageMode(job string, release files) {
 	created := harness.Job(job, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
 	created.Spec.Template.Labels = map[string]string{modeLabel: "image"}
 	i.Create(created)
-	i.RequireImage(i.RequireCompleted(job), harness.SidecarName, cmp.Or(i.mirror, registryOfReleases)+dist.QuickExitImage+":"+release.version)
+	image, _, _ := strings.Cut(i.RequireCompleted(job).Image(harness.SidecarName), "@")
+	if want := cmp.Or(i.mirror, registryOfReleases) + dist.QuickExitImage + ":" + release.version; image != want {
+		i.Errorf("The sidecar has image %s, want %s", image, want)
+	}
 }
 
 // Jobs that run during a change: some end before, during and soon after it, others only when it is over.
@@ -239,7 +243,10 @@ func (i *installer) helm(arguments ...string) {
 	i.run(filepath.Join(i.Repository, "bin", "helm"), arguments...)
 }
 
-// load imports the images of a release into the nodes.
+// pinned is an image of a release by tag and digest.
+var pinned = regexp.MustCompile(`(ghcr\.io/sidecar-termination/[a-z-]+)(:[\w.-]+)(@sha256:[0-9a-f]{64})`)
+
+// load imports the images of a release into the nodes, also by the digests that its manifests name.
 func (i *installer) load(release files) {
 	i.Helper()
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
@@ -255,6 +262,9 @@ func (i *installer) load(release files) {
 		for _, archive := range archives {
 			i.run("ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
 		}
+		for _, image := range pinned.FindAllStringSubmatch(i.read(release.path(dist.InstallFile)), -1) {
+			i.run("ctr", "--address", socket, "--namespace", "k8s.io", "images", "tag", "--force", image[1]+image[2], image[1]+image[3])
+		}
 	}
 }
 
@@ -263,7 +273,7 @@ func (i *installer) waitFor(way way, release files) {
 	i.Helper()
 	i.kubectl("--namespace="+way.namespace, "rollout", "status", "deployment/"+way.deployment, "--timeout=3m")
 	image := i.kubectl("--namespace="+way.namespace, "get", "deployment", way.deployment, "--output=jsonpath={.spec.template.spec.containers[0].image}")
-	if !strings.HasSuffix(image, ":"+release.version) {
+	if tagged, _, _ := strings.Cut(image, "@"); !strings.HasSuffix(tagged, ":"+release.version) {
 		i.Fatalf("The operator has the image %s, want version %s", image, release.version)
 	}
 }
@@ -296,6 +306,15 @@ func (i *installer) requireSame(before []string) {
 	i.Logf("%d objects before and after", len(before))
 }
 
+func (i *installer) read(path string) string {
+	i.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		i.Fatal(err)
+	}
+	return string(content)
+}
+
 func (i *installer) apply(kustomization string) {
 	i.Helper()
 	i.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", kustomization)
@@ -304,12 +323,8 @@ func (i *installer) apply(kustomization string) {
 // manifest installs install.yaml.
 func manifest(i *installer) way {
 	install := func(release files) {
-		content, err := os.ReadFile(release.path(dist.InstallFile))
-		if err != nil {
-			i.Fatal(err)
-		}
 		i.apply(i.WriteKustomization(map[string]string{
-			dist.InstallFile:     string(content),
+			dist.InstallFile:     i.read(release.path(dist.InstallFile)),
 			"kustomization.yaml": harness.LocalPatches + "resources: [" + dist.InstallFile + "]\n",
 		}))
 	}
