@@ -281,6 +281,9 @@ func TestLint(t *testing.T) {
 	}})
 	wantCommand(t, "templates", "lint -n "+namespace, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Checked 2 workloads: 2 have findings")
 	wantCommand(t, "with --fail-on=warning", "lint --fail-on=warning -n "+namespace, 1)
+	wantCommand(t, "a label of the Job", "lint -l team=etl -n "+namespace, 0, "Job "+namespace+"/job", "Checked 1 workload: 1 has findings")
+	wantCommand(t, "not that label", "lint -l team!=etl -n "+namespace, 0, "CronJob "+namespace+"/cron", "Checked 1 workload: 1 has findings")
+	wantCommand(t, "a bad selector", "lint -l a==b==c -n "+namespace, 2, "error: --selector")
 	job := &batchv1.Job{}
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "job"}, job))
 	runPod(t, c, job)
@@ -289,6 +292,7 @@ func TestLint(t *testing.T) {
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Pod "+namespace+"/job-0 CronJob "+namespace+"/cron warning MayHang: main, proxy",
 		"Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 3 workloads: 3 have findings")
+	wantCommand(t, "pods of a Job with a label", "lint -l team=etl -n "+namespace, 1, "Pod "+namespace+"/job-1", "Checked 2 workloads: 2 have findings")
 	create(t, c, newPolicy(namespace))
 	wantCommand(t, "after a policy", "lint -n "+namespace+" --fail-on=warning", 0, "no findings")
 }

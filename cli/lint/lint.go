@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 
@@ -15,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -58,17 +61,18 @@ manifests contain no object.`,
   # declare what was found, without acting yet (enforcement: DryRun)
   %[1]s lint -A -o policy | kubectl apply -f -
 
-  # in CI, also failing on warnings
-  %[1]s lint -k overlays/production --fail-on=warning`, program.Name),
+  # in CI, also failing on warnings, with annotations on GitHub
+  %[1]s lint -k overlays/production --fail-on=warning -o github`, program.Name),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := command.Flags()
-	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml, or policy for the policies that declare what was found",
-		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy)
+	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; policy for the policies that declare what was found; github, junit or sarif for CI",
+		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy, formatGitHub, formatJUnit, formatSARIF)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
 	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
+	flags.StringVarP(&o.selector, "selector", "l", "", "check only Jobs, CronJobs and pods with these labels, such as key=value, and pods of such Jobs")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check all namespaces")
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
@@ -82,6 +86,7 @@ type options struct {
 	files         source.Files
 	format        output.Format
 	failOn        output.FailOn
+	selector      string
 	allNamespaces bool
 	ignoredKinds  []string
 }
@@ -137,8 +142,8 @@ func newResult() *result {
 func (o *options) run(cmd *cobra.Command) error {
 	run := o.live
 	if o.files.Given() {
-		if o.allNamespaces {
-			return errors.New("-f and -k cannot be combined with --all-namespaces")
+		if o.allNamespaces || o.selector != "" {
+			return errors.New("-f and -k cannot be combined with --all-namespaces or --selector")
 		}
 		run = o.offline
 	} else if len(o.ignoredKinds) > 0 {
@@ -153,15 +158,33 @@ func (o *options) run(cmd *cobra.Command) error {
 		all = append(all, workload.Findings...)
 	}
 	r.Summary.Summary = explain.Summarize(all)
-	if o.format == formatPolicy {
-		err = r.writePolicies(cmd.OutOrStdout())
-	} else {
-		err = o.format.Write(cmd.OutOrStdout(), r, r.text)
-	}
-	if err != nil {
+	if err := o.write(cmd.OutOrStdout(), r); err != nil {
 		return err
 	}
 	return o.failOn.Judge(explain.Worst(all))
+}
+
+// write writes the result without control characters from the objects.
+func (o *options) write(w io.Writer, r *result) error {
+	var text string
+	var err error
+	switch o.format {
+	case formatPolicy:
+		text, err = r.policies()
+	case formatGitHub:
+		text = r.github()
+	case formatJUnit:
+		text, err = r.junit(o.failOn)
+	case formatSARIF:
+		text, err = r.sarif()
+	default:
+		return o.format.Write(w, r, r.text)
+	}
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	_, err = io.WriteString(w, safetext.EscapeLines(text))
+	return err
 }
 
 // add adds a checked workload, with further findings.
@@ -270,11 +293,15 @@ func count(number int, one, many string) string {
 }
 
 func (o *options) live(cmd *cobra.Command) (*result, error) {
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector: %w", err)
+	}
 	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.program, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}
-	l := &linter{Live: cluster, source: s, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
+	l := &linter{Live: cluster, source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
 	if err := l.run(cmd.Context(), namespace); err != nil {
 		return nil, err
 	}
@@ -287,6 +314,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 type linter struct {
 	*source.Live
 	source     *source.Source
+	selector   labels.Selector
 	result     *result
 	seenOwners sets.Set[types.UID] // owners of checked pods and Jobs
 	reported   sets.Set[string]    // findings on pods of Jobs, with the Job's UID
@@ -318,7 +346,7 @@ func (l *linter) run(ctx context.Context, namespace string) error {
 		if owner := metav1.GetControllerOf(job); owner != nil {
 			l.seenOwners.Insert(owner.UID)
 		}
-		if err := l.template(ctx, job.UID, source.OfJob(job)); err != nil {
+		if err := l.template(ctx, job, source.OfJob(job)); err != nil {
 			return err
 		}
 	}
@@ -327,7 +355,7 @@ func (l *linter) run(ctx context.Context, namespace string) error {
 		return fmt.Errorf("list CronJobs: %w", err)
 	}
 	for i := range crons.Items {
-		if err := l.template(ctx, crons.Items[i].UID, source.OfCronJob(&crons.Items[i])); err != nil {
+		if err := l.template(ctx, &crons.Items[i], source.OfCronJob(&crons.Items[i])); err != nil {
 			return err
 		}
 	}
@@ -342,6 +370,9 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 	if owner != nil {
 		job = jobs[owner.UID]
 		l.seenOwners.Insert(owner.UID)
+	}
+	if !l.selects(pod) && (job == nil || !l.selects(job)) {
+		return nil
 	}
 	input, err := l.source.Pod(ctx, pod, job)
 	if err != nil {
@@ -359,9 +390,13 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 	return nil
 }
 
+func (l *linter) selects(object client.Object) bool {
+	return l.selector.Matches(labels.Set(object.GetLabels()))
+}
+
 // template checks the template of an object, unless its pods or Jobs were checked.
-func (l *linter) template(ctx context.Context, uid types.UID, template explain.Pod) error {
-	if l.seenOwners.Has(uid) {
+func (l *linter) template(ctx context.Context, owner client.Object, template explain.Pod) error {
+	if l.seenOwners.Has(owner.GetUID()) || !l.selects(owner) {
 		return nil
 	}
 	pod, err := l.source.Template(ctx, template)

@@ -5,7 +5,6 @@ package lint
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -80,8 +79,8 @@ func (r *result) propose(report explain.Report) {
 	}
 }
 
-// writePolicies prints the policies, one or more for each namespace, with the reasons in comments.
-func (r *result) writePolicies(w io.Writer) error {
+// policies returns one or more policies for each namespace, with the reasons in comments.
+func (r *result) policies() (string, error) {
 	var text strings.Builder
 	for _, namespace := range slices.Sorted(maps.Keys(r.proposals)) {
 		p := r.proposals[namespace]
@@ -108,7 +107,7 @@ func (r *result) writePolicies(w io.Writer) error {
 				"metadata": map[string]string{"namespace": namespace, "name": nameOf(number)}, "spec": spec,
 			})
 			if err != nil {
-				return fmt.Errorf("encode a policy: %w", err)
+				return "", err
 			}
 			text.Write(encoded)
 		}
@@ -116,6 +115,5 @@ func (r *result) writePolicies(w io.Writer) error {
 	if len(r.proposals) == 0 {
 		text.WriteString("# nothing to declare\n")
 	}
-	_, err := io.WriteString(w, text.String())
-	return err
+	return text.String(), nil
 }
