@@ -14,7 +14,6 @@ import (
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/lint"
 	"github.com/sidecar-termination/operator/cli/policytest"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -50,10 +49,8 @@ sidecars of stuck pods.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 	}
-	program := source.Program{Name: settings.PluginName, Now: now}
-	command.AddCommand(
-		explain.New(program), lint.New(program), policytest.New(program), check.New(program), finish.New(program),
-	)
+
+	command.AddCommand(explain.New(now), lint.New(now), policytest.New(now), check.New(now), finish.New(now))
 	command.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nSee %q", err, cmd.CommandPath()+" --help")
 	})

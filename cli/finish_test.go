@@ -31,7 +31,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/output"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -221,13 +220,13 @@ func TestFinishOfLongGracePeriod(t *testing.T) {
 func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
 	t.Helper()
 	started := false
-	command := finish.New(source.Program{Name: settings.PluginName, Now: func() time.Time {
+	command := finish.New(func() time.Time {
 		if started {
 			change()
 		}
 		started = true
 		return time.Now()
-	}})
+	})
 	var out bytes.Buffer
 	command.SetOut(&out)
 	command.SetArgs([]string{"pod/job-1", "-n", namespace, "--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()})

@@ -6,17 +6,19 @@ package check
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// New returns the subcommand of the program.
-func New(program source.Program) *cobra.Command {
-	o := &options{program: program, connection: source.NewConnection()}
+// New returns the subcommand; now tells the time.
+func New(now func() time.Time) *cobra.Command {
+	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Checks the operator's installation, its permissions and OpenKruise",
@@ -31,7 +33,7 @@ command ends with an error.
 
 The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
 		Example: fmt.Sprintf(`  # after installing, upgrading, or when Jobs hang
-  %s check`, program.Name),
+  %s check`, settings.PluginName),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -43,7 +45,7 @@ The exit code is 0 without failures, 1 with a failure (or with a warning and --f
 }
 
 type options struct {
-	program    source.Program
+	now        func() time.Time
 	connection *source.Connection
 	format     output.Format
 	failOn     output.FailOn
@@ -64,7 +66,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	c := &checker{
 		Live: cluster, namespace: o.connection.OperatorNamespace, version: version,
-		programVersion: cmd.Root().Version, now: o.program.Now,
+		programVersion: cmd.Root().Version, now: o.now,
 	}
 	r, err := c.check(cmd.Context())
 	if err != nil {

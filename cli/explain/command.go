@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +20,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// New returns the subcommand of the program.
-func New(program source.Program) *cobra.Command {
-	o := &options{program: program, connection: source.NewConnection()}
+// New returns the subcommand; now tells the time.
+func New(now func() time.Time) *cobra.Command {
+	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | -f FILE | -k DIRECTORY)",
 		Short: "Explains why a pod's sidecars are running and what ends them",
@@ -50,7 +51,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 
   # in CI, before applying manifests
   %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
-  helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
+  helm template . | %[1]s explain -f - --fail-on=warning`, settings.PluginName),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
@@ -66,7 +67,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 }
 
 type options struct {
-	program       source.Program
+	now           func() time.Time
 	connection    *source.Connection
 	files         source.Files
 	format        output.Format
@@ -102,7 +103,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := manifests.Source(o.program, cmd.Flags())
+	s, err := manifests.Source(o.now, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}

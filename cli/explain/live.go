@@ -51,7 +51,7 @@ type live struct {
 // live explains the objects that the arguments name, or every unfinished object of a type.
 func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) {
 	ctx := cmd.Context()
-	cluster, s, namespace, err := o.connection.Open(ctx, o.program, cmd.Flags(), o.allNamespaces)
+	cluster, s, namespace, err := o.connection.Open(ctx, o.now, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +36,9 @@ const (
 
 var podTypes = []string{"pod", "pods", "po"}
 
-// New returns the subcommand of the program.
-func New(program source.Program) *cobra.Command {
-	o := &options{program: program, connection: source.NewConnection()}
+// New returns the subcommand; now tells the time.
+func New(now func() time.Time) *cobra.Command {
+	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "finish (pod/NAME... | -l SELECTOR)",
 		Short: "Ends the sidecars of stuck pods whose main containers are done",
@@ -69,7 +70,7 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
   %[1]s finish pod/report-x4mfd -n batch --sidecars istio-proxy
 
   # every stuck pod of a Job
-  %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, program.Name),
+  %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, settings.PluginName),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
@@ -87,7 +88,7 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 }
 
 type options struct {
-	program       source.Program
+	now           func() time.Time
 	connection    *source.Connection
 	format        output.Format
 	selector      string
@@ -110,7 +111,7 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	ctx := cmd.Context()
-	cluster, from, namespace, err := o.connection.Open(ctx, o.program, cmd.Flags(), o.allNamespaces)
+	cluster, from, namespace, err := o.connection.Open(ctx, o.now, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return err
 	}

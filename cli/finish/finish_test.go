@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -138,7 +137,7 @@ func TestCheckSidecars(t *testing.T) {
 }
 
 func TestEventOfLongNames(t *testing.T) {
-	f := &finisher{program: source.Program{Name: settings.PluginName, Now: func() time.Time { return podtest.Noon }}}
+	f := &finisher{now: func() time.Time { return podtest.Noon }}
 	for _, name := range []string{"job-1", strings.Repeat("x", 253), strings.Repeat("x", 57) + ".y", "report-" + strings.Repeat("a.", 100) + "b"} {
 		event := f.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", safetext.MaxEventNote))
 		if problems := validation.NameIsDNSSubdomain(event.Name, false); len(problems) > 0 {

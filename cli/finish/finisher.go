@@ -36,7 +36,7 @@ type finisher struct {
 	source   *source.Source
 	mode     v1alpha1.Mode
 	sidecars []string
-	program  source.Program
+	now      func() time.Time
 	result   *result
 }
 
@@ -44,7 +44,7 @@ func (o *options) newFinisher(cluster client.Client, from *source.Source) *finis
 	if o.dryRun == dryRunServer {
 		cluster = client.NewDryRunClient(cluster)
 	}
-	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun)}
+	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, now: o.now, result: newResult(o.dryRun)}
 }
 
 // finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
@@ -81,7 +81,7 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 		r.Outcome, r.Reason, r.Message = refused, v1alpha1.ReasonContainerNotFound, refusal
 		return nil
 	}
-	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.program.Now())
+	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.now())
 	if len(decision.Actions) > 0 {
 		r.describe(decision)
 		return f.act(ctx, pod, decision, r.Message)
@@ -161,7 +161,7 @@ func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decis
 			return err
 		}
 	}
-	note := fmt.Sprintf("%s, as requested with: %s finish", message, f.program.Name)
+	note := fmt.Sprintf("%s, as requested with: %s finish", message, settings.PluginName)
 	if err := f.client.Create(ctx, f.event(pod, note)); err != nil {
 		f.result.note("no event records the change: " + err.Error())
 	}
@@ -197,7 +197,7 @@ func unmarked(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
-	now := f.program.Now()
+	now := f.now()
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(now),

@@ -22,7 +22,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := manifests.Source(o.program, cmd.Flags())
+	s, err := manifests.Source(o.now, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}

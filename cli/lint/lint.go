@@ -11,6 +11,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -28,9 +29,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// New returns the subcommand of the program.
-func New(program source.Program) *cobra.Command {
-	o := &options{program: program, connection: source.NewConnection()}
+// New returns the subcommand; now tells the time.
+func New(now func() time.Time) *cobra.Command {
+	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "lint [-f FILE | -k DIRECTORY]",
 		Short: "Finds Jobs, CronJobs and pods that may hang because their sidecars are not declared",
@@ -62,7 +63,7 @@ manifests contain no object.`,
   %[1]s lint -A -o policy | kubectl apply -f -
 
   # in CI, also failing on warnings, with annotations on GitHub
-  %[1]s lint -k overlays/production --fail-on=warning -o github`, program.Name),
+  %[1]s lint -k overlays/production --fail-on=warning -o github`, settings.PluginName),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -81,7 +82,7 @@ manifests contain no object.`,
 }
 
 type options struct {
-	program       source.Program
+	now           func() time.Time
 	connection    *source.Connection
 	files         source.Files
 	format        output.Format
@@ -297,7 +298,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
 	}
-	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.program, cmd.Flags(), o.allNamespaces)
+	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.now, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}

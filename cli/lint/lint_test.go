@@ -17,7 +17,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/lint"
 	"github.com/sidecar-termination/operator/cli/output"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
@@ -36,7 +35,7 @@ type report struct {
 // run lints the text with further arguments.
 func run(t *testing.T, text string, arguments ...string) (output string, err error) {
 	t.Helper()
-	command := lint.New(source.Program{Name: "program", Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }})
+	command := lint.New(func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
 	var out bytes.Buffer
 	command.SetArgs(append([]string{"-f", "-"}, arguments...))
 	command.SetIn(strings.NewReader(text))

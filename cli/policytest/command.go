@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,8 +29,8 @@ import (
 // none is the value of a field without a value, such as no mode.
 const none = "None"
 
-// New returns the subcommand of the program.
-func New(program source.Program) *cobra.Command {
+// New returns the subcommand; now tells the time.
+func New(now func() time.Time) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "test FILE...",
 		Short: "Tests policies: which containers are sidecars, and how they end",
@@ -40,20 +41,20 @@ cluster.
 Only the expectations that a case names are compared. docs/guides/testing-policies.md describes the files.
 
 The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, such as an invalid file.`,
-		Example: fmt.Sprintf("  %s test policies/*_test.yaml", program.Name),
+		Example: fmt.Sprintf("  %s test policies/*_test.yaml", settings.PluginName),
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, program, files) },
+		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, now, files) },
 	}
 	output.GroupFlags(command, nil, nil)
 	return command
 }
 
-func test(cmd *cobra.Command, program source.Program, files []string) error {
+func test(cmd *cobra.Command, now func() time.Time, files []string) error {
 	var passed, failed, invalid int
 	err := output.FormatTable.Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
 		for _, path := range files {
 			p.Line("%s", path)
-			results, err := run(cmd.Context(), program, path)
+			results, err := run(cmd.Context(), now, path)
 			if err != nil {
 				invalid++
 				for text := range strings.Lines(err.Error()) {
@@ -89,14 +90,14 @@ func test(cmd *cobra.Command, program source.Program, files []string) error {
 }
 
 // run runs the cases of a file. If one of them is invalid, the file is.
-func run(ctx context.Context, program source.Program, path string) ([]result, error) {
+func run(ctx context.Context, now func() time.Time, path string) ([]result, error) {
 	f, err := load(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	var results []result
 	for i, c := range f.cases {
-		r, err := f.run(ctx, program, c)
+		r, err := f.run(ctx, now, c)
 		if err != nil {
 			return nil, fmt.Errorf("cases[%d].%w", i, err)
 		}
@@ -112,9 +113,9 @@ type result struct {
 }
 
 // run runs a case. An error starts with the field of the case.
-func (f *testFile) run(ctx context.Context, program source.Program, c testCase) (result, error) {
+func (f *testFile) run(ctx context.Context, now func() time.Time, c testCase) (result, error) {
 	r := result{name: c.Name}
-	report, err := f.explain(ctx, program, c)
+	report, err := f.explain(ctx, now, c)
 	if err != nil {
 		return r, err
 	}
@@ -167,7 +168,7 @@ func valuesOf(container explain.Container) map[string]string {
 }
 
 // explain returns the report on the pod of a case, before the pod starts. An error starts with the field.
-func (f *testFile) explain(ctx context.Context, program source.Program, c testCase) (explain.Report, error) {
+func (f *testFile) explain(ctx context.Context, now func() time.Time, c testCase) (explain.Report, error) {
 	flags := pflag.NewFlagSet(settings.Name, pflag.ContinueOnError)
 	settings.BindDecisions(flags)
 	err := flags.Parse(slices.Concat(f.Cluster.OperatorFlags, c.Cluster.OperatorFlags))
@@ -176,7 +177,7 @@ func (f *testFile) explain(ctx context.Context, program source.Program, c testCa
 	}
 	var from *source.Source
 	if err == nil {
-		from, err = f.manifests.Source(program, flags)
+		from, err = f.manifests.Source(now, flags)
 	}
 	if err != nil {
 		return explain.Report{}, fmt.Errorf("cluster.operatorFlags: %w", err)
@@ -201,7 +202,7 @@ func (f *testFile) explain(ctx context.Context, program source.Program, c testCa
 		}
 	}
 	kruise := cmp.Or(c.Cluster.OpenKruise, f.Cluster.OpenKruise, new(false))
-	return explain.Explain(pod, from.Settings.Decisions, explain.Cluster{Kruise: kruise}, program.Now()), nil
+	return explain.Explain(pod, from.Settings.Decisions, explain.Cluster{Kruise: kruise}, now()), nil
 }
 
 // workload returns the Pod, Job or CronJob KIND/NAME or KIND/NAMESPACE/NAME, or the only one. A pod of a cluster loses its status:

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/cli/output"
-	"github.com/sidecar-termination/operator/cli/source"
 )
 
 const header = "apiVersion: cli.sidecartermination.dev/v1alpha1\nkind: PolicyTest\n"
@@ -37,7 +36,7 @@ cluster: {enforceDryRun: true}
 func runFiles(t *testing.T, files ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
-	command := New(source.Program{Name: "kubectl sidecar-termination", Now: time.Now})
+	command := New(time.Now)
 	command.SilenceUsage, command.SilenceErrors = true, true
 	command.SetArgs(files)
 	command.SetOut(&out)

@@ -34,7 +34,7 @@ func FuzzManifests(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := manifests.Source(source.Program{Now: time.Now}, pflag.NewFlagSet("", pflag.ContinueOnError))
+		s, err := manifests.Source(time.Now, pflag.NewFlagSet("", pflag.ContinueOnError))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -84,7 +85,7 @@ type Live struct {
 
 // Open connects and reads what Source reads. The namespace is the current one, or empty for all.
 func (c *Connection) Open(
-	ctx context.Context, program Program, flags *pflag.FlagSet, allNamespaces bool,
+	ctx context.Context, now func() time.Time, flags *pflag.FlagSet, allNamespaces bool,
 ) (cluster *Live, s *Source, namespace string, err error) {
 	if namespace, err = c.CurrentNamespace(); err != nil {
 		return nil, nil, "", err
@@ -95,14 +96,14 @@ func (c *Connection) Open(
 	if cluster, err = c.Connect(); err != nil {
 		return nil, nil, "", err
 	}
-	s, err = cluster.Source(ctx, program, flags)
+	s, err = cluster.Source(ctx, now, flags)
 	return cluster, s, namespace, err
 }
 
 // Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
-func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: program.Now()}
-	s.Reader = &tolerantReader{Reader: l.Client, program: program.Name, note: s.note, known: map[string]answer{}}
+func (l *Live) Source(ctx context.Context, now func() time.Time, flags *pflag.FlagSet) (*Source, error) {
+	s := &Source{now: now()}
+	s.Reader = &tolerantReader{Reader: l.Client, note: s.note, known: map[string]answer{}}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err

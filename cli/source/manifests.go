@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -260,7 +261,7 @@ func withName(namespace *corev1.Namespace) {
 }
 
 // Source returns the source that reads the manifests. Flags on the command line override the operator's flags.
-func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error) {
+func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, error) {
 	operator, err := settings.Parse(slices.Concat(m.arguments, givenFlags(flags)))
 	if err != nil {
 		return nil, err
@@ -270,7 +271,7 @@ func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error
 		return nil, err
 	}
 	reader := &memory{types: types, objects: map[schema.GroupKind][]client.Object{}}
-	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{Offline: true}, now: program.Now(), assumed: m.missingNamespaces()}
+	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{Offline: true}, now: now(), assumed: m.missingNamespaces()}
 	if m.note != "" {
 		s.note("%s", m.note)
 	}

@@ -33,9 +33,7 @@ func readFiles(t *testing.T, files *source.Files, text string, arguments ...stri
 	if err := flags.Parse(arguments); err != nil {
 		t.Fatal(err)
 	}
-	s, err := manifests.Source(source.Program{
-		Name: "program", Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
-	}, flags)
+	s, err := manifests.Source(func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }, flags)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,14 +14,6 @@ import (
 
 	"github.com/sidecar-termination/operator/internal/settings"
 )
-
-// Program is the program whose subcommand runs.
-type Program struct {
-	// Name is what users type to run it. Messages suggest other subcommands by this name.
-	Name string
-	// Now tells the time.
-	Now func() time.Time
-}
 
 // operatorLabel is the label of the operator's Deployment with the name of the program.
 const operatorLabel = "app.kubernetes.io/name"

@@ -14,15 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // tolerantReader is a reader for users with few permissions. It treats forbidden objects as absent, and a forbidden node as a
 // real node, and notes both. A kind that the cluster does not serve has no objects. It reads everything once.
 type tolerantReader struct {
 	client.Reader
-	program string // name of the program
-	note    func(format string, arguments ...any)
-	known   map[string]answer // by what was read
+	note  func(format string, arguments ...any)
+	known map[string]answer // by what was read
 }
 
 type answer struct {
@@ -73,7 +74,7 @@ func (r *tolerantReader) List(ctx context.Context, into client.ObjectList, optio
 			return nil
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 			if resource := describe(into); strings.HasSuffix(resource, "sidecarterminationpolicies") {
-				r.note("the cluster does not serve %s: is the operator installed? Run: %s check", resource, r.program)
+				r.note("the cluster does not serve %s: is the operator installed? Run: %s check", resource, settings.PluginName)
 			}
 			return nil
 		}
