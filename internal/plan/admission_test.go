@@ -39,7 +39,7 @@ func decide(old, written *corev1.Pod) *corev1.Pod {
 	succeeded := hasDecided || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
 		undisturbed && !restartsByRule(old, ignored) && countingExitedZero(old, written, ignored)
 	decided := old.Status.Phase != corev1.PodFailed && succeeded &&
-		(hasDecided || isIdle(old, written) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
+		(hasDecided || isIdle(old, written, ignored) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
 
 	found := v1alpha1.MainsRunning
 	switch {
@@ -73,9 +73,10 @@ func isDisrupted(pod *corev1.Pod) bool {
 
 // restartsByRule reports whether only the operator knows that containers are done.
 func restartsByRule(pod *corev1.Pod, ignored []string) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+	hasRules := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
+	return slices.ContainsFunc(pod.Spec.InitContainers, hasRules) || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		always := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		return len(c.RestartPolicyRules) > 0 || always && !slices.Contains(ignored, c.Name)
+		return hasRules(c) || always && !slices.Contains(ignored, c.Name)
 	})
 }
 
@@ -104,13 +105,28 @@ func countingExitedZero(old, written *corev1.Pod, ignored []string) bool {
 	return len(counting) > 0 && slices.Equal(counting, exited)
 }
 
-// isIdle reports whether every container has a status and none runs.
-func isIdle(old, written *corev1.Pod) bool {
+// isIdle reports whether every container has a status and none runs, except ignored ones that were restarted after the others had exited.
+func isIdle(old, written *corev1.Pod, ignored []string) bool {
+	counting, exits := 0, []time.Time{}
+	for _, c := range old.Spec.Containers {
+		if !slices.Contains(ignored, c.Name) {
+			counting++
+		}
+	}
+	for _, st := range written.Status.ContainerStatuses {
+		if end := st.State.Terminated; !slices.Contains(ignored, st.Name) && end != nil && !end.FinishedAt.IsZero() {
+			exits = append(exits, end.FinishedAt.Time)
+		}
+	}
+	wasRestarted := func(st corev1.ContainerStatus) bool {
+		return len(exits) == counting && counting > 0 && *old.Spec.TerminationGracePeriodSeconds <= 3600 && slices.Contains(ignored, st.Name) &&
+			st.RestartCount > 0 && st.State.Running != nil && st.State.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
+	}
 	for _, c := range old.Spec.Containers {
 		if !slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name }) {
 			return false
 		}
 	}
 	return !slices.ContainsFunc(slices.Concat(written.Status.ContainerStatuses, written.Status.InitContainerStatuses),
-		func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
+		func(st corev1.ContainerStatus) bool { return st.State.Running != nil && !wasRestarted(st) })
 }
