@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,7 +153,9 @@ func cleanUp(ctx context.Context, c client.Client, namespace string) (err error)
 	crr.SetGroupVersionKind(crrKind)
 	for _, object := range []client.Object{&v1alpha1.SidecarTerminationPolicy{}, &corev1.Pod{}, crr, &corev1.Event{}} {
 		failed := c.DeleteAllOf(context.WithoutCancel(ctx), object, client.InNamespace(namespace), client.GracePeriodSeconds(0))
-		err = errors.Join(err, client.IgnoreNotFound(failed))
+		if !meta.IsNoMatchError(failed) { // OpenKruise may be missing
+			err = errors.Join(err, client.IgnoreNotFound(failed))
+		}
 	}
 	return err
 }
