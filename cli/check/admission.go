@@ -159,6 +159,9 @@ func (c *checker) shippedNames(text string) string {
 	if c.deployment == nil {
 		return text
 	}
+	// The chart may use another service account, whose name stands in a pattern.
+	pattern := func(account string) string { return "[^:]*" + account + "[^:]*" }
+	text = strings.ReplaceAll(text, pattern(c.deployment.Spec.Template.Spec.ServiceAccountName), pattern(settings.DeploymentName))
 	prefix, _, _ := strings.Cut(c.deployment.Name, controllerManager)
 	return strings.ReplaceAll(text, prefix+"-", strings.TrimSuffix(settings.DeploymentName, controllerManager)+"-")
 }

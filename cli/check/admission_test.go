@@ -3,7 +3,6 @@
 package check
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ func TestOutcomePolicy(t *testing.T) {
 	}
 }
 
-// The API server adds defaults to what is installed, and the chart replaces names.
+// The API server adds defaults to what is installed, and the chart replaces names, also of the service account.
 func TestChangedAdmissionPolicies(t *testing.T) {
 	set := func(value any, fields ...string) func(*testing.T, *unstructured.Unstructured) {
 		return func(t *testing.T, object *unstructured.Unstructured) {
@@ -116,7 +115,7 @@ func TestChangedAdmissionPolicies(t *testing.T) {
 		"validations replaced": {limits, set([]any{map[string]any{"expression": "true"}}, "spec", "validations"),
 			"admission policy sidecar-termination-operator-limits is not as this version ships it: ValidatingAdmissionPolicy spec.validations"},
 	} {
-		for _, release := range []string{"sidecar-termination", "acme"} {
+		for release, account := range map[string]string{"sidecar-termination": settings.DeploymentName, "acme": "batch"} {
 			t.Run(name+", "+release, func(t *testing.T) {
 				shipped, err := config.AdmissionPolicies()
 				if err != nil {
@@ -132,13 +131,15 @@ func TestChangedAdmissionPolicies(t *testing.T) {
 						t.Fatal(err)
 					}
 					object := &unstructured.Unstructured{}
-					if err := object.UnmarshalJSON(bytes.ReplaceAll(renamed, []byte("sidecar-termination-"), []byte(release+"-"))); err != nil {
+					names := strings.NewReplacer(settings.DeploymentName, account, "sidecar-termination-", release+"-")
+					if err := object.UnmarshalJSON([]byte(names.Replace(string(renamed)))); err != nil {
 						t.Fatal(err)
 					}
 					objects = append(objects, object)
 				}
 				c := newChecker(t, nil, objects...)
 				c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release + "-controller-manager", Namespace: settings.Namespace}}
+				c.deployment.Spec.Template.Spec.ServiceAccountName = account
 				if err := c.checkAdmission(t.Context()); err != nil {
 					t.Fatal(err)
 				}
