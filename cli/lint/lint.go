@@ -11,6 +11,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,9 +155,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Clone(r.Findings)
-	for _, workload := range slices.Concat(r.Policies, r.Workloads, r.Objects) {
-		all = append(all, workload.Findings...)
+	var all []explain.Finding
+	for _, object := range r.objects() {
+		all = append(all, object.Findings...)
 	}
 	r.Summary.Summary = explain.Summarize(all)
 	if err := o.write(cmd.OutOrStdout(), r); err != nil {
@@ -249,7 +250,8 @@ func groups(reports []workloadReport) [][]workloadReport {
 }
 
 func (w workloadReport) title() string {
-	title := w.Kind + " " + path.Join(w.Namespace, w.Name)
+	// The manifests as a whole have no name.
+	title := strings.TrimSuffix(w.Kind+" "+path.Join(w.Namespace, w.Name), " ")
 	if w.Path != "" {
 		title += " " + w.Path
 	}
