@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
@@ -32,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -45,13 +45,12 @@ type admissionPolicy struct {
 
 func outcomePolicy(t *testing.T) *admissionv1.MutatingAdmissionPolicy {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", "outcome.yaml"))
+	objects, err := config.OutcomePolicy()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, _ := strings.Cut(string(content), "\n---\n")
 	policy := &admissionv1.MutatingAdmissionPolicy{}
-	if err := yaml.UnmarshalStrict([]byte(first), policy); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[0].Object, policy, true); err != nil {
 		t.Fatal(err)
 	}
 	return policy

@@ -80,14 +80,14 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 
 // withRevision labels the image with the commit of its sources, if there is one.
 func withRevision(image v1.Image, revision []byte) (v1.Image, error) {
+	if len(revision) == 0 {
+		return image, nil
+	}
 	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
 	config := file.Config
-	if len(revision) == 0 {
-		return image, nil
-	}
 	config.Labels["org.opencontainers.image.revision"] = strings.TrimSpace(string(revision))
 	return mutate.Config(image, config)
 }
