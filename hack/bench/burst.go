@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +34,29 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
+// load is a number of main containers that end.
+type load struct {
+	name   string
+	pods   int
+	rate   rate.Limit // how many end in a second
+	starts int        // other pods that start at the same time
+}
+
 // bursts measures main containers that end as fast as clients can report.
-func (s *session) bursts(ctx context.Context, versions cluster.Versions) (err error) {
+func (s *session) bursts(ctx context.Context, versions cluster.Versions) error {
+	return s.measureEnds(ctx, versions, load{name: fmt.Sprintf("burst of %d", s.pods), pods: s.pods, rate: rate.Inf})
+}
+
+// steady measures main containers that end at a steady rate, without and with a burst of pods that start, which the operator marks.
+func (s *session) steady(ctx context.Context, versions cluster.Versions) error {
+	const perSecond, starts = 50, 2000
+	name := fmt.Sprintf("%d at %d/s", s.pods, perSecond)
+	return s.measureEnds(ctx, versions, load{name: name, pods: s.pods, rate: perSecond},
+		load{name: fmt.Sprintf("%s while %d pods start", name, starts), pods: s.pods, rate: perSecond, starts: starts})
+}
+
+// measureEnds measures the loads with each contender in each mode.
+func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, loads ...load) (err error) {
 	binaries, err := s.cluster.Builder().Ensure(ctx, versions.KruiseTool())
 	if err != nil {
 		return err
@@ -49,7 +71,7 @@ func (s *session) bursts(ctx context.Context, versions cluster.Versions) (err er
 	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
-	return s.inTurn("burst", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
+	return s.inTurn("ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
 		defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
 		if err := e.start(ctx, contender); err != nil {
 			return err
@@ -59,24 +81,27 @@ func (s *session) bursts(ctx context.Context, versions cluster.Versions) (err er
 				continue
 			}
 			// The first requests meet a webhook and watches that have just started.
-			if _, err := e.burst(ctx, contender, mode, 20); err != nil {
+			if _, err := e.end(ctx, contender, mode, load{pods: 20, rate: rate.Inf}); err != nil {
 				return err
 			}
-			run, err := e.burst(ctx, contender, mode, s.pods)
-			if err != nil {
-				return err
+			for _, load := range loads {
+				run, err := e.end(ctx, contender, mode, load)
+				if err != nil {
+					return err
+				}
+				s.report.add(fmt.Sprintf("%s, %s", load.name, mode), contender, run)
 			}
-			s.report.add(fmt.Sprintf("burst of %d, %s", s.pods, mode), contender, run)
 		}
 		return nil
 	})
 }
 
-// burst ends the main containers of pods in a namespace of its own. Latencies are from the acknowledged end of a main container until the
+// end ends the main containers of pods in a namespace of its own. Latencies are from the acknowledged end of a main container until the
 // watch shows the termination.
-func (e *environment) burst(ctx context.Context, contender string, mode v1alpha1.Mode, count int) (run figures, err error) {
+func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.Mode, load load) (run figures, err error) {
+	count := load.pods
 	// Long enough for a contender that acts on 20 pods a second.
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(count)*50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(count+load.starts)*50*time.Millisecond)
 	defer cancel()
 	namespace, err := createNamespace(ctx, e.client)
 	if err != nil {
@@ -88,11 +113,7 @@ func (e *environment) burst(ctx context.Context, contender string, mode v1alpha1
 			return nil, err
 		}
 	}
-	pods := make([]*corev1.Pod, count)
-	err = each(ctx, count, func(ctx context.Context, i int) (err error) {
-		pods[i], err = e.createPod(ctx, newPod(namespace, fmt.Sprintf("import-%05d", i), nodeName), runs)
-		return err
-	})
+	pods, err := e.createRunning(ctx, namespace, "import", count)
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +125,24 @@ func (e *environment) burst(ctx context.Context, contender string, mode v1alpha1
 	if err != nil {
 		return nil, err
 	}
-	write := bareTerminator(e.client, mode)
+	started := make(chan error, 1)
+	go func() {
+		_, err := e.createRunning(ctx, namespace, "start", load.starts)
+		started <- err
+	}()
+	write, limiter := bareTerminator(e.client, mode), rate.NewLimiter(load.rate, 1)
 	reported := make([]time.Time, count)
 	err = each(ctx, count, func(ctx context.Context, i int) error {
+		if err := limiter.Wait(ctx); err != nil {
+			return err
+		}
 		pod, err := e.writeStatus(ctx, pods[i], func(pod *corev1.Pod) { exits(pod, 0) })
 		if reported[i] = time.Now(); err != nil || contender != contenderBare {
 			return err
 		}
 		return write(ctx, pod)
 	})
-	if err != nil {
+	if err := errors.Join(err, <-started); err != nil {
 		return nil, err
 	}
 	at, err := seen()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/time/rate"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -65,7 +66,7 @@ func costsOneWritePerPod(t *testing.T, e *environment, mode v1alpha1.Mode, write
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := e.burst(t.Context(), contenderOperator, mode, pods)
+	run, err := e.end(t.Context(), contenderOperator, mode, load{pods: pods, rate: rate.Inf})
 	if err != nil {
 		t.Fatal(err)
 	}

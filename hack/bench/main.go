@@ -45,10 +45,10 @@ func main() {
 	defer stop()
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	s := &session{reporter: progress.Stderr()}
-	flag.StringVar(&s.parts, "parts", "burst", "what to measure, separated by commas: burst, large, and completion on the local cluster (make cluster-up cluster-deploy)")
+	flag.StringVar(&s.parts, "parts", "burst", "what to measure, separated by commas: burst, steady, large, and completion on the local cluster (make cluster-up cluster-deploy)")
 	flag.StringVar(&s.contenders, "contenders", "", "contenders to measure, separated by commas; all if empty")
 	flag.IntVar(&s.runs, "runs", 5, "runs of each contender")
-	flag.IntVar(&s.pods, "pods", 500, "main containers that end in a burst")
+	flag.IntVar(&s.pods, "pods", 500, "main containers that end in burst and steady")
 	flag.IntVar(&s.largePods, "large-pods", 150000, "unfinished pods in the part large, and as many finished ones")
 	flag.Parse()
 	if err := s.run(ctx); err != nil {
@@ -73,11 +73,11 @@ func (s *session) run(ctx context.Context) (err error) {
 		return err
 	}
 	s.report = newReport()
-	known := map[string]func(context.Context, cluster.Versions) error{"burst": s.bursts, "large": s.large, "completion": s.completions}
+	known := map[string]func(context.Context, cluster.Versions) error{"burst": s.bursts, "steady": s.steady, "large": s.large, "completion": s.completions}
 	for _, part := range strings.Split(s.parts, ",") {
 		measure := known[part]
 		if measure == nil {
-			return fmt.Errorf("--parts has %q, want burst, large or completion", part)
+			return fmt.Errorf("--parts has %q, want burst, steady, large or completion", part)
 		}
 		if err := measure(ctx, versions); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", part, err), s.report.print(os.Stdout))

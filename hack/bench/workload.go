@@ -111,6 +111,15 @@ func (e *environment) createPod(ctx context.Context, pod *corev1.Pod, status fun
 	return e.writeStatus(ctx, created, status)
 }
 
+// createRunning creates pods whose containers all run.
+func (e *environment) createRunning(ctx context.Context, namespace, name string, count int) ([]*corev1.Pod, error) {
+	pods := make([]*corev1.Pod, count)
+	return pods, each(ctx, count, func(ctx context.Context, i int) (err error) {
+		pods[i], err = e.createPod(ctx, newPod(namespace, fmt.Sprintf("%s-%05d", name, i), nodeName), runs)
+		return err
+	})
+}
+
 // writeStatus reports the status of a pod, whatever has been written to it since, as its kubelet does. Its stale metadata are those of a
 // virtual kubelet: the admission policy restores the operator's marks.
 func (e *environment) writeStatus(ctx context.Context, pod *corev1.Pod, status func(*corev1.Pod)) (*corev1.Pod, error) {
