@@ -26,30 +26,24 @@ import (
 // blockTimeout limits the commands of one block.
 const blockTimeout = 3 * time.Minute
 
-func TestGuideCommands(t *testing.T) {
+func TestDocumentCommands(t *testing.T) {
 	harness.Shared(t)
-	runDocuments(t, (*testing.T).Parallel, func(document docs.Document) bool { return inGuides(document) && !changesOperator(document) })
+	runDocuments(t, (*testing.T).Parallel, func(document docs.Document) bool { return !changesOperator(document) })
 }
 
-// Commands that install, change or remove the operator, or that use fixed namespaces, run alone.
-func TestDocumentCommands(t *testing.T) {
+func TestDocumentCommandsThatInstall(t *testing.T) {
 	harness.Exclusive(t)
 	runDocuments(t, (*testing.T).Helper, func(document docs.Document) bool {
-		if changesOperator(document) {
-			return testenv.Long() || document.Path == "README.md"
-		}
-		return !inGuides(document)
+		return changesOperator(document) && (testenv.Long() || document.Path == "README.md")
 	})
 }
 
-func inGuides(document docs.Document) bool { return strings.HasPrefix(document.Path, "docs/guides/") }
-
-// changesOperator reports whether a document's commands may change the deployed operator.
+// changesOperator reports whether a document's commands may change the deployed operator or its admission policies.
 func changesOperator(document docs.Document) bool {
 	return slices.ContainsFunc(document.Blocks, func(block docs.Block) bool {
 		script := block.Script()
-		return block.NotRun == "" && (strings.Contains(script, "config/default") ||
-			strings.Contains(script, "patch deployment") || strings.Contains(script, "delete clusterrole"))
+		return block.NotRun == "" && (strings.Contains(script, "config/default") || strings.Contains(script, "config/admission") ||
+			strings.Contains(script, "patch deployment"))
 	})
 }
 

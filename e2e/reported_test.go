@@ -32,7 +32,7 @@ func TestReportedJobs(t *testing.T) {
 			evict(test, test.WaitForMain("job"))
 			test.RequireCompleted("job")
 		}},
-		{"pod evicted before main is done", with(v1alpha1.ModeAuto, drains(20)), replacedWhenFailed("trap 'exit 0' TERM; sleep 20 & wait"), func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		{"pod evicted before main is done", with(v1alpha1.ModeAuto), replacedWhenFailed("trap 'exit 0' TERM; sleep 20 & wait"), func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 			test.WaitForRunning("job")
 			evict(test, test.PodOf("job"))
 			test.WaitForComplete("job")
