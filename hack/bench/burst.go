@@ -154,12 +154,7 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 	if err != nil {
 		return nil, err
 	}
-	run = figures{"requests PUT pods/status per pod": -1} // by the benchmark itself
-	for name, value := range after {
-		if value != before[name] {
-			run[name+" per pod"] += (value - before[name]) / float64(count)
-		}
-	}
+	run = perPod(before, after, count)
 	latencies := make([]time.Duration, count)
 	for i, pod := range pods {
 		latencies[i] = at[pod.Name].Sub(reported[i])
@@ -169,6 +164,17 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 	first, last := slices.MinFunc(reported, time.Time.Compare), slices.MaxFunc(slices.Collect(maps.Values(at)), time.Time.Compare)
 	run["pods/s"] = float64(count) / last.Sub(first).Seconds()
 	return run, nil
+}
+
+// perPod returns by how much the counters have grown for each pod.
+func perPod(before, after figures, pods int) figures {
+	grown := figures{"requests PUT pods/status per pod": -1} // by the benchmark itself
+	for name, value := range after {
+		if value != before[name] {
+			grown[name+" per pod"] += (value - before[name]) / float64(pods)
+		}
+	}
+	return grown
 }
 
 // readIdle reads all counters once all processes are idle.

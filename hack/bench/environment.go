@@ -280,7 +280,7 @@ func (e *environment) usage() (map[string]usage, error) {
 func (e *environment) awaitIdle(ctx context.Context) error {
 	const most, polls = 75 * time.Millisecond, 3
 	last, quiet := time.Duration(0), 0
-	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
 		all, err := e.usage()
 		if err != nil {
 			return false, err
