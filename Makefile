@@ -232,7 +232,7 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Build a release, and install, upgrade, 
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-versions
-test-versions: ## Test every supported combination of versions (30 minutes each; VERSIONS='1.36' selects).
+test-versions: ## Test every supported combination of versions (15 minutes each; VERSIONS='1.36' selects).
 	hack/test-versions.sh $(VERSIONS)
 
 # The demonstration shows Kubernetes and the operator alone.
