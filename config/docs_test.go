@@ -3,10 +3,9 @@
 package config_test
 
 import (
-	"maps"
+	"errors"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -60,19 +59,25 @@ func TestGuideExamples(t *testing.T) {
 	}
 }
 
-func TestGuideListsOverlaysAndPresets(t *testing.T) {
-	content, err := os.ReadFile("../docs/kustomize.md")
-	if err != nil {
+func TestGuidesListOverlaysAndPresets(t *testing.T) {
+	kustomize, err := os.ReadFile("../docs/kustomize.md")
+	tools, failed := os.ReadFile("../docs/guides/tools.md")
+	if err := errors.Join(err, failed); err != nil {
 		t.Fatal(err)
 	}
 	for _, overlay := range append(installations(), namespacedOverlay) {
-		if overlay != "overlays/local" && !strings.Contains(string(content), "`config/"+overlay+"`") {
-			t.Errorf("the guide does not name config/%s", overlay)
+		if overlay != "overlays/local" && !strings.Contains(string(kustomize), "`config/"+overlay+"`") {
+			t.Errorf("docs/kustomize.md does not name config/%s", overlay)
 		}
 	}
-	for _, preset := range slices.Concat(slices.Collect(maps.Keys(presets)), slices.Collect(maps.Keys(toolPresets))) {
-		if !strings.Contains(string(content), preset) {
-			t.Errorf("the guide does not name the preset %s", preset)
+	for preset := range presets {
+		if !strings.Contains(string(kustomize), preset) {
+			t.Errorf("docs/kustomize.md does not name the preset %s", preset)
+		}
+	}
+	for preset := range toolPresets {
+		if !strings.Contains(string(tools), "`"+preset+"`") {
+			t.Errorf("docs/guides/tools.md does not name the preset %s", preset)
 		}
 	}
 }
