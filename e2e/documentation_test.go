@@ -33,8 +33,9 @@ func TestDocumentCommands(t *testing.T) {
 
 func TestDocumentCommandsThatInstall(t *testing.T) {
 	harness.Exclusive(t)
+	quick := []string{"README.md", "docs/troubleshooting.md"}
 	runDocuments(t, (*testing.T).Helper, func(document docs.Document) bool {
-		return changesOperator(document) && (testenv.Long() || document.Path == "README.md")
+		return changesOperator(document) && (testenv.Long() || slices.Contains(quick, document.Path))
 	})
 }
 

@@ -89,7 +89,7 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("deploy")
-	pods, quiet := int32(5), 12*time.Second
+	pods, quiet := int32(5), 15*time.Second
 	if testenv.Long() {
 		pods, quiet = 200, time.Minute
 	}

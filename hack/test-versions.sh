@@ -3,7 +3,7 @@
 
 # Runs the end-to-end tests on each supported combination of versions, and writes the results to the table in docs/support.md. A
 # combination is "KUBERNETES KUBELET OPENKRUISE". Arguments choose combinations by their first words: hack/test-versions.sh 1.36
-# '1.37.2 1.34'. LONG=1 runs every test at full length. It goes on after a failure, and fails at the end. It needs Linux and root.
+# '1.37.2 1.34'. LONG=1 runs all rows of the outcome matrices. Tests of faults do not run. It goes on after a failure, and fails at the end. It needs Linux and root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,7 +28,7 @@ test_combination() {
 	echo "==> Kubernetes $K8S_VERSION, kubelets $KUBELET_VERSION, OpenKruise $KRUISE_VERSION"
 	log=$(mktemp)
 	make --no-print-directory cluster-down cluster-up cluster-deploy
-	make --no-print-directory run-e2e >"$log" 2>&1 || { code=1 && echo "failed: see $log" >&2; }
+	make --no-print-directory run-e2e E2E_ARGS="-skip '^Test(Tools|Faults)'" >"$log" 2>&1 || { code=1 && echo "failed: see $log" >&2; }
 	row="$key $(date -u +%F) | $(count '^--- PASS') passed, $(count '^--- FAIL') failed, $(count '^--- SKIP') skipped"
 	row+=" | $(count "^ +--- PASS: $cells") of $(count "^ +--- (PASS|FAIL): $cells") |"
 	sed -i "s#^$key.*#$row#" docs/support.md
