@@ -71,7 +71,7 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
-	return s.inTurn("ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
+	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
 		defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
 		if err := e.start(ctx, contender); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 			return nil, err
 		}
 	}
-	pods, err := e.createRunning(ctx, namespace, "import", count)
+	pods, err := e.createPods(ctx, namespace, "import", count, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 	}
 	started := make(chan error, 1)
 	go func() {
-		_, err := e.createRunning(ctx, namespace, "start", load.starts)
+		_, err := e.createPods(ctx, namespace, "start", load.starts, runs)
 		started <- err
 	}()
 	write, limiter := bareTerminator(e.client, mode), rate.NewLimiter(load.rate, 1)

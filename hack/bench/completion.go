@@ -53,7 +53,7 @@ func (s *session) completions(ctx context.Context, _ cluster.Versions) error {
 		return err
 	}
 	s.report.Setup += ", local cluster with Kubernetes " + version.GitVersion
-	return s.inTurn("completion", onKubelets, func(contender string) error {
+	return s.inTurn(s.runs, "completion", onKubelets, func(contender string) error {
 		run, err := e.completeJobs(ctx, contender)
 		s.report.add(fmt.Sprintf("completion of %d Jobs at once", jobs), contender, run)
 		return err

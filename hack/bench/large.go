@@ -38,9 +38,7 @@ func (s *session) large(ctx context.Context, versions cluster.Versions) (err err
 		return err
 	}
 	measure := func(times int, load string) error {
-		one := *s
-		one.runs = times
-		return one.inTurn(load, []string{contenderOperator}, func(contender string) error {
+		return s.inTurn(times, load, []string{contenderOperator}, func(contender string) error {
 			run, err := e.startAmong(ctx)
 			s.report.add(load, contender, run)
 			return err
@@ -95,12 +93,9 @@ func (e *environment) startAmong(ctx context.Context) (run figures, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespaces[0])) }()
-	err = each(ctx, endedPods, func(ctx context.Context, i int) error {
-		_, err := e.createPod(ctx, newPod(namespaces[0], fmt.Sprintf("ended-%03d", i), nodeName), func(pod *corev1.Pod) {
-			runs(pod)
-			exits(pod, 0)
-		})
-		return err
+	_, err = e.createPods(ctx, namespaces[0], "ended", endedPods, func(pod *corev1.Pod) {
+		runs(pod)
+		exits(pod, 0)
 	})
 	if err != nil {
 		return nil, err

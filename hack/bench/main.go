@@ -98,13 +98,13 @@ func (s *session) startServer(ctx context.Context, versions cluster.Versions) (*
 
 // inTurn measures the requested contenders in turn, so that other load on the machine affects all of them, and saves the results of each
 // run.
-func (s *session) inTurn(load string, contenders []string, measure func(contender string) error) error {
-	for run := range s.runs {
+func (s *session) inTurn(runs int, load string, contenders []string, measure func(contender string) error) error {
+	for run := range runs {
 		for _, contender := range contenders {
 			if s.contenders != "" && !strings.Contains(","+s.contenders+",", ","+contender+",") {
 				continue
 			}
-			err := s.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", load, run+1, s.runs, contender), func() error {
+			err := s.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", load, run+1, runs, contender), func() error {
 				return errors.Join(measure(contender), s.report.save(s.layout.Path("bench.json")))
 			})
 			if err != nil {

@@ -111,11 +111,11 @@ func (e *environment) createPod(ctx context.Context, pod *corev1.Pod, status fun
 	return e.writeStatus(ctx, created, status)
 }
 
-// createRunning creates pods whose containers all run.
-func (e *environment) createRunning(ctx context.Context, namespace, name string, count int) ([]*corev1.Pod, error) {
+// createPods creates pods with the status on the node of bursts.
+func (e *environment) createPods(ctx context.Context, namespace, name string, count int, status func(*corev1.Pod)) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, count)
 	return pods, each(ctx, count, func(ctx context.Context, i int) (err error) {
-		pods[i], err = e.createPod(ctx, newPod(namespace, fmt.Sprintf("%s-%05d", name, i), nodeName), runs)
+		pods[i], err = e.createPod(ctx, newPod(namespace, fmt.Sprintf("%s-%05d", name, i), nodeName), status)
 		return err
 	})
 }
