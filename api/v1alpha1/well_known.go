@@ -33,8 +33,8 @@ const (
 	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, separated by commas.
 	AnnotationIgnoredExitCodes = GroupName + "/ignored-exit-codes"
 	// AnnotationEnd says how the pod ends, with the pod's UID after a slash. With EndPodPhase the admission policy sets phase
-	// Succeeded as soon as all containers that count have exited 0. It does the same with EndCRR, once
-	// OpenKruise has stopped the sidecars. With EndFailed the operator has written phase Failed.
+	// Succeeded as soon as all containers that count have exited 0. It does the same with EndCRR, once OpenKruise has stopped the
+	// sidecars. With EndFailed the operator has written phase Failed.
 	AnnotationEnd = GroupName + "/end"
 	EndPodPhase   = "PodPhase"
 	EndCRR        = "CRR"
