@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -124,15 +123,14 @@ func TestJobsOfContenders(t *testing.T) {
 	}
 }
 
-func TestFinishedPodsHaveNoRunningContainer(t *testing.T) {
+func TestExitsEndsOneContainer(t *testing.T) {
 	pod := newPod("bench", "import", nodeName)
-	finishes(pod)
-	if pod.Status.Phase != corev1.PodSucceeded || len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers) {
-		t.Errorf("got phase %s and %d statuses, want Succeeded and %d", pod.Status.Phase, len(pod.Status.ContainerStatuses), len(pod.Spec.Containers))
-	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.State.Terminated == nil || status.State.Running != nil || status.Ready {
-			t.Errorf("container %s: got %+v, want it terminated", status.Name, status)
+	runs(pod)
+	exits(pod, 0)
+	for i, status := range pod.Status.ContainerStatuses {
+		ended := i == 0
+		if (status.State.Terminated != nil) != ended || (status.State.Running == nil) != ended || status.Ready == ended {
+			t.Errorf("container %s: got %+v, want ended %t", status.Name, status, ended)
 		}
 	}
 }

@@ -71,29 +71,35 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
-	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
-		defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
-		if err := e.start(ctx, contender); err != nil {
+	modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
+	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) error {
+		if contender == contenderKruise {
+			return s.measureModes(ctx, e, contender, modes[:1], loads...)
+		}
+		return s.measureModes(ctx, e, contender, modes, loads...)
+	})
+}
+
+// measureModes starts the contender, and measures the loads in each mode.
+func (s *session) measureModes(ctx context.Context, e *environment, contender string, modes []v1alpha1.Mode, loads ...load) (err error) {
+	defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
+	if err := e.start(ctx, contender); err != nil {
+		return err
+	}
+	for _, mode := range modes {
+		// The first requests meet a webhook and watches that have just started.
+		if _, err := e.end(ctx, contender, mode, load{pods: 20, rate: rate.Inf}); err != nil {
 			return err
 		}
-		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
-			if mode != v1alpha1.ModeCRR && contender == contenderKruise {
-				continue
-			}
-			// The first requests meet a webhook and watches that have just started.
-			if _, err := e.end(ctx, contender, mode, load{pods: 20, rate: rate.Inf}); err != nil {
+		for _, load := range loads {
+			run, err := e.end(ctx, contender, mode, load)
+			if err != nil {
 				return err
 			}
-			for _, load := range loads {
-				run, err := e.end(ctx, contender, mode, load)
-				if err != nil {
-					return err
-				}
-				s.report.add(fmt.Sprintf("%s, %s", load.name, mode), contender, run)
-			}
+			s.report.add(fmt.Sprintf("%s, %s", load.name, mode), contender, run)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // end ends the main containers of pods in a namespace of its own. Latencies are from the acknowledged end of a main container until the

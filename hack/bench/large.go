@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -17,16 +18,15 @@ import (
 )
 
 const (
-	// Sizes of a large cluster: 150,000 unfinished pods in 5,000 namespaces, with 10,000 policies, and as many finished pods.
+	// Sizes of a large cluster: 150,000 unfinished pods in 5,000 namespaces, with 10,000 policies.
 	podsPerNamespace     = 30
 	policiesPerNamespace = 2
 	// endedPods is how many main containers have ended before the operator starts.
 	endedPods = 100
 )
 
-// large measures the operator in a cluster without other pods, with unfinished pods, which it marks at its first start, and with as many
-// finished ones. It uses mode PodPhase, so that OpenKruise's manager is not needed: its cache of all pods would take more memory than the
-// API server leaves.
+// large measures the operator in a cluster without other pods, and with unfinished pods, which it marks at its first start. It needs no
+// mode CRR, and so no OpenKruise: its manager's cache of all pods would take more memory than the API server leaves.
 func (s *session) large(ctx context.Context, versions cluster.Versions) (err error) {
 	e, err := s.startServer(ctx, versions)
 	if err != nil {
@@ -37,29 +37,35 @@ func (s *session) large(ctx context.Context, versions cluster.Versions) (err err
 	if err != nil {
 		return err
 	}
-	measure := func(times int, load string) error {
-		return s.inTurn(times, load, []string{contenderOperator}, func(contender string) error {
+	starts := func(times int, among string) error {
+		return s.inTurn(times, "start among "+among, []string{contenderOperator}, func(contender string) error {
 			run, err := e.startAmong(ctx)
-			s.report.add(load, contender, run)
+			s.report.add("start among "+among, contender, run)
 			return err
 		})
 	}
-	grow := func(kind string, status func(*corev1.Pod)) error {
-		return s.reporter.Step(fmt.Sprintf("create %d %s pods", s.largePods, kind), func() error {
-			return each(ctx, s.largePods, func(ctx context.Context, i int) error {
-				namespace := namespaces[i%len(namespaces)]
-				_, err := e.createPod(ctx, newPod(namespace, fmt.Sprintf("%s-%06d", kind, i), namespace), status)
-				return err
-			})
+	bursts := func(among string) error {
+		burst := load{name: fmt.Sprintf("burst of %d among %s", s.pods, among), pods: s.pods, rate: rate.Inf}
+		return s.inTurn(s.runs, burst.name, []string{contenderBare, contenderOperator}, func(contender string) error {
+			return s.measureModes(ctx, e, contender, []v1alpha1.Mode{v1alpha1.ModePodPhase, v1alpha1.ModeImage}, burst)
 		})
 	}
+	unfinished := fmt.Sprintf("%d unfinished pods", s.largePods)
 	for _, step := range []func() error{
-		func() error { return measure(s.runs, "0 pods") },
-		func() error { return grow("unfinished", runs) },
-		func() error { return measure(1, fmt.Sprintf("%d unfinished pods, not marked", s.largePods)) },
-		func() error { return measure(s.runs, fmt.Sprintf("%d unfinished pods, marked", s.largePods)) },
-		func() error { return grow("finished", finishes) },
-		func() error { return measure(s.runs, fmt.Sprintf("%d marked and as many finished pods", s.largePods)) },
+		func() error { return starts(s.runs, "no pods") },
+		func() error { return bursts("no pods") },
+		func() error {
+			return s.reporter.Step("create "+unfinished, func() error {
+				return each(ctx, s.largePods, func(ctx context.Context, i int) error {
+					namespace := namespaces[i%len(namespaces)]
+					_, err := e.createPod(ctx, newPod(namespace, fmt.Sprintf("unfinished-%06d", i), namespace), runs)
+					return err
+				})
+			})
+		},
+		func() error { return starts(1, unfinished+", not marked") },
+		func() error { return starts(s.runs, unfinished+", marked") },
+		func() error { return bursts(unfinished) },
 	} {
 		if err := step(); err != nil {
 			return err

@@ -48,8 +48,8 @@ func main() {
 	flag.StringVar(&s.parts, "parts", "burst", "what to measure, separated by commas: burst, steady, large, and completion on the local cluster (make cluster-up cluster-deploy)")
 	flag.StringVar(&s.contenders, "contenders", "", "contenders to measure, separated by commas; all if empty")
 	flag.IntVar(&s.runs, "runs", 5, "runs of each contender")
-	flag.IntVar(&s.pods, "pods", 500, "main containers that end in burst and steady")
-	flag.IntVar(&s.largePods, "large-pods", 150000, "unfinished pods in the part large, and as many finished ones")
+	flag.IntVar(&s.pods, "pods", 500, "main containers that end in a burst or at a steady rate")
+	flag.IntVar(&s.largePods, "large-pods", 150000, "unfinished pods in the part large")
 	flag.Parse()
 	if err := s.run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)

@@ -84,14 +84,6 @@ func runs(pod *corev1.Pod) {
 	}
 }
 
-// finishes sets the status that a kubelet reports after all containers exit 0.
-func finishes(pod *corev1.Pod) {
-	runs(pod)
-	pod.Status.Phase = corev1.PodSucceeded
-	exits(pod, 0)
-	exits(pod, 1)
-}
-
 // exits sets the status that a kubelet reports after a container exits 0.
 func exits(pod *corev1.Pod, container int) {
 	status := &pod.Status.ContainerStatuses[container]
