@@ -53,7 +53,12 @@ func (s *session) completions(ctx context.Context, _ cluster.Versions) error {
 		return err
 	}
 	s.report.Setup += ", local cluster with Kubernetes " + version.GitVersion
-	return s.inTurn(s.runs, "completion", onKubelets, func(contender string) error {
+	contenders := onKubelets
+	if s.contenders == contenderKruise {
+		// Not beside the operator, which acts on the same variable.
+		contenders = []string{contenderKruise}
+	}
+	return s.inTurn(s.runs, "completion", contenders, func(contender string) error {
 		run, err := e.completeJobs(ctx, contender)
 		s.report.add(fmt.Sprintf("completion of %d Jobs at once", jobs), contender, run)
 		return err
@@ -153,6 +158,9 @@ func jobOf(contender, namespace string) *batchv1.Job {
 	case "native":
 		beside.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		pod.InitContainers = []corev1.Container{beside}
+	case contenderKruise:
+		beside.Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+		pod.Containers = append(pod.Containers, beside)
 	default:
 		pod.Containers = append(pod.Containers, beside)
 	}
