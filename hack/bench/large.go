@@ -25,8 +25,8 @@ const (
 	endedPods = 100
 )
 
-// large measures the operator in a cluster without other pods, and with unfinished pods, which it marks at its first start. It needs no
-// mode CRR, and so no OpenKruise: its manager's cache of all pods would take more memory than the API server leaves.
+// large measures the operator in a cluster without other pods, and with unfinished pods, which it marks at its first start. It leaves out
+// mode CRR, so that OpenKruise's manager is not needed: its cache of all pods would take more memory than the API server leaves.
 func (s *session) large(ctx context.Context, versions cluster.Versions) (err error) {
 	e, err := s.startServer(ctx, versions)
 	if err != nil {
