@@ -3,7 +3,8 @@
 
 # Runs the end-to-end tests on each supported combination of versions, and writes the results to the table in docs/support.md. A
 # combination is "KUBERNETES KUBELET OPENKRUISE". Arguments choose combinations by their first words: hack/test-versions.sh 1.36
-# '1.37.2 1.34'. LONG=1 runs all rows of the outcome matrices. Tests of faults do not run. It goes on after a failure, and fails at the end. It needs Linux and root.
+# '1.37.2 1.34'. LONG=1 runs all rows of the outcome matrices. Tests of faults do not run. It goes on after a failure, and fails at the
+# end. It needs Linux and root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

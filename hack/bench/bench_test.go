@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestRecordEnds(t *testing.T) {
 
 // The sidecars of all contenders but alone get SIGTERM, and only a native one is an init container.
 func TestJobsOfContenders(t *testing.T) {
-	for _, contender := range onKubelets {
+	for _, contender := range append(slices.Clone(onKubelets), contenderKruise) {
 		spec := jobOf(contender, "bench").Spec.Template.Spec
 		containers, inits := 2, 0
 		switch contender {
@@ -112,6 +113,10 @@ func TestJobsOfContenders(t *testing.T) {
 			containers = 1
 		case "native":
 			containers, inits = 1, 1
+		case contenderKruise:
+			if got := spec.Containers[1].Env; len(got) != 1 || got[0].Name != v1alpha1.EnvTerminate {
+				t.Errorf("%s: got the variables %v, want %s", contender, got, v1alpha1.EnvTerminate)
+			}
 		default:
 			if _, ok := policies[contender]; !ok {
 				t.Errorf("%s has no policy", contender)

@@ -71,10 +71,10 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
-	modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
 	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) error {
+		modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
 		if contender == contenderKruise {
-			return s.measureModes(ctx, e, contender, modes[:1], loads...)
+			modes = []v1alpha1.Mode{v1alpha1.ModeCRR}
 		}
 		return s.measureModes(ctx, e, contender, modes, loads...)
 	})

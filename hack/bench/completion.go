@@ -160,7 +160,7 @@ func jobOf(contender, namespace string) *batchv1.Job {
 		pod.InitContainers = []corev1.Container{beside}
 	case contenderKruise:
 		beside.Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
-		pod.Containers = append(pod.Containers, beside)
+		fallthrough
 	default:
 		pod.Containers = append(pod.Containers, beside)
 	}
