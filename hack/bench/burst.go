@@ -72,7 +72,8 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 		return err
 	}
 	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) error {
-		modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
+		// PodPhase is last: the operator reads its pods once more after they have finished.
+		modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
 		if contender == contenderKruise {
 			modes = []v1alpha1.Mode{v1alpha1.ModeCRR}
 		}
