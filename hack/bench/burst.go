@@ -72,7 +72,6 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 		return err
 	}
 	return s.inTurn(s.runs, "ends", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) error {
-		// PodPhase is last: the operator reads its pods once more after they have finished.
 		modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
 		if contender == contenderKruise {
 			modes = []v1alpha1.Mode{v1alpha1.ModeCRR}
@@ -81,7 +80,8 @@ func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, lo
 	})
 }
 
-// measureModes starts the contender, and measures the loads in each mode.
+// measureModes starts the contender, and measures the loads in each mode. PodPhase must be the last one: the operator reads its pods once
+// more after they have finished.
 func (s *session) measureModes(ctx context.Context, e *environment, contender string, modes []v1alpha1.Mode, loads ...load) (err error) {
 	defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
 	if err := e.start(ctx, contender); err != nil {

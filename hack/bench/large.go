@@ -47,7 +47,7 @@ func (s *session) large(ctx context.Context, versions cluster.Versions) (err err
 	bursts := func(among string) error {
 		burst := load{name: fmt.Sprintf("burst of %d among %s", s.pods, among), pods: s.pods, rate: rate.Inf}
 		return s.inTurn(s.runs, burst.name, []string{contenderBare, contenderOperator}, func(contender string) error {
-			return s.measureModes(ctx, e, contender, []v1alpha1.Mode{v1alpha1.ModePodPhase, v1alpha1.ModeImage}, burst)
+			return s.measureModes(ctx, e, contender, []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModePodPhase}, burst)
 		})
 	}
 	unfinished := fmt.Sprintf("%d unfinished pods", s.largePods)
