@@ -54,9 +54,9 @@ func (s *session) completions(ctx context.Context, _ cluster.Versions) error {
 	}
 	s.report.Setup += ", local cluster with Kubernetes " + version.GitVersion
 	contenders := onKubelets
-	if s.contenders == contenderKruise {
-		// Not beside the operator, which acts on the same variable.
-		contenders = []string{contenderKruise}
+	if s.contenders != "" {
+		// Only where it is asked for: a deployed operator acts on the same variable.
+		contenders = slices.Concat(onKubelets, []string{contenderKruise})
 	}
 	return s.inTurn(s.runs, "completion", contenders, func(contender string) error {
 		run, err := e.completeJobs(ctx, contender)

@@ -62,6 +62,12 @@ func (s *session) run(ctx context.Context) (err error) {
 	if s.runs < 1 || s.pods < 1 || s.largePods < podsPerNamespace {
 		return fmt.Errorf("a number is too low: --large-pods needs %d, the others 1", podsPerNamespace)
 	}
+	contenders := slices.Concat([]string{contenderBare, contenderKruise}, onKubelets)
+	for _, contender := range strings.Split(s.contenders, ",") {
+		if contender != "" && !slices.Contains(contenders, contender) {
+			return fmt.Errorf("--contenders has %q, want some of %s", contender, strings.Join(contenders, ", "))
+		}
+	}
 	if s.layout, err = layout.Find(); err != nil {
 		return err
 	}
