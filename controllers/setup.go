@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +27,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -46,12 +46,16 @@ const kruiseTimeout = 45 * time.Second
 // Setup adds the reconcilers and their caches to the manager, whose cache must be one of podcache.NewCache with
 // podcache.ManagerOptions for the namespaces of the options.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
-	_, err := setup(ctx, mgr, options)
+	recorder, err := newEventRecorder(mgr)
+	if err != nil {
+		return err
+	}
+	_, err = setup(ctx, mgr, recorder, options)
 	return err
 }
 
-// setup is Setup, and returns the reconcilers.
-func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcilers, error) {
+// setup is Setup with a recorder of events, and returns the reconcilers.
+func setup(ctx context.Context, mgr manager.Manager, recorder events.EventRecorder, options Options) (reconcilers, error) {
 	caches, err := newCaches(ctx, mgr, options)
 	if err != nil {
 		return reconcilers{}, err
@@ -61,7 +65,7 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	if err != nil {
 		return reconcilers{}, err
 	}
-	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
+	reporter := newReporter(recorder, options.Clock, queues.policies.add)
 	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)

@@ -22,8 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -106,12 +104,6 @@ func (r reconcilers) remember() map[string]int {
 	return all
 }
 
-// withoutEvents is a manager that sends no events. client-go keeps each event for six to twelve minutes to detect repetitions.
-type withoutEvents struct{ manager.Manager }
-
-// GetEventRecorder returns a recorder that drops everything.
-func (withoutEvents) GetEventRecorder(string) recorder.EventRecorder { return &events.FakeRecorder{} }
-
 // notOurs are goroutines that may remain.
 func notOurs() []goleak.Option {
 	return append(testenv.KeptConnections(),
@@ -134,7 +126,8 @@ func TestSoak(t *testing.T) {
 	f := newFixture(t)
 	before := goleak.IgnoreCurrent()
 	mgr := f.newManager()
-	operator, err := setup(t.Context(), withoutEvents{mgr}, testOptions())
+	// No events: client-go keeps each for six to twelve minutes to detect repetitions.
+	operator, err := setup(t.Context(), mgr, &events.FakeRecorder{}, testOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
