@@ -14,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// maxQueuedEvents is how many events may wait to be written.
+// maxQueuedEvents is how many events may wait to be created, the current one included.
 const maxQueuedEvents = 1000
 
 // newEventRecorder returns a recorder that writes events until the process ends, so that reconciles that run while the manager stops
@@ -31,8 +31,9 @@ func newEventRecorder(mgr manager.Manager) (events.EventRecorder, error) {
 	return broadcaster.NewRecorder(mgr.GetScheme(), settings.Name), nil
 }
 
-// eventSink creates one event at a time. In a burst, ends of sidecars then do not share the API server with as many events. client-go
-// calls it on a goroutine for each event, so events beyond the queue are created at once: nothing may wait without a bound.
+// eventSink creates one event at a time, so that in a burst ends of sidecars do not compete with as many events for the API server.
+// client-go calls Create on a goroutine for each event. While the queue is full, further events are created at once, which bounds the
+// number of goroutines that wait.
 type eventSink struct {
 	events.EventSink
 	queued, turn chan struct{}
