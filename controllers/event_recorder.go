@@ -9,6 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -18,15 +19,19 @@ import (
 const maxQueuedEvents = 1000
 
 // newEventRecorder returns a recorder that writes events until the process ends, so that reconciles that run while the manager stops
-// are reported, too.
+// are reported, too. Rejected events, and at debug level all events, are in the manager's log.
 func newEventRecorder(mgr manager.Manager) (events.EventRecorder, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("make a client of events: %w", err)
 	}
 	broadcaster := events.NewBroadcaster(newEventSink(&events.EventSinkImpl{Interface: client}, maxQueuedEvents))
-	if err := broadcaster.StartRecordingToSinkWithContext(context.Background()); err != nil {
+	log := mgr.GetLogger().WithName("events")
+	if err := broadcaster.StartRecordingToSinkWithContext(ctrl.LoggerInto(context.Background(), log)); err != nil {
 		return nil, fmt.Errorf("record events: %w", err)
+	}
+	if _, err := broadcaster.StartLogging(log.V(1)); err != nil {
+		return nil, fmt.Errorf("log events: %w", err)
 	}
 	return broadcaster.NewRecorder(mgr.GetScheme(), settings.Name), nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -357,4 +358,30 @@ func TestReplicaLeadsAfterKruiseWasRemoved(t *testing.T) {
 	})
 	stop()
 	f.until(f.newPod("job-1", podtest.MainDone), "its phase is Succeeded", succeeded)
+}
+
+// Rejected events are in the log of the manager, which escapes control characters.
+func TestRejectedEventIsLogged(t *testing.T) {
+	t.Parallel()
+	logged := make(chan string, 100)
+	mgr := newFixture(t).newManager(func(options *manager.Options) {
+		options.Logger = funcr.New(func(_, text string) { logged <- text }, funcr.Options{})
+	})
+	recorder, err := newEventRecorder(mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "missing", Name: "import"}
+	recorder.Eventf(pod, nil, corev1.EventTypeNormal, string(v1alpha1.ReasonTerminating), "Terminate", "note")
+	deadline := time.After(time.Minute)
+	for {
+		select {
+		case text := <-logged:
+			if strings.Contains(text, "Server rejected event") {
+				return
+			}
+		case <-deadline:
+			t.Fatal("the rejected event is not in the log")
+		}
+	}
 }
