@@ -55,9 +55,8 @@ func newPodCase(tb testing.TB, policies int) podCase {
 			tb.Fatal(err)
 		}
 	}
-	trimmed := podcache.TrimPod(podtest.OfJob(podtest.MainDone))
 	return podCase{
-		pod: trimmed.(*corev1.Pod),
+		pod: podcache.Trim(podtest.OfJob(podtest.MainDone)),
 		reader: &clusterReader{
 			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
 			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},

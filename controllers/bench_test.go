@@ -90,7 +90,7 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 	b.Helper()
 	b.reload(pod)
 	testenv.Eventually(b.T, "the caches have caught up", func(ctx context.Context) error {
-		cached, err := b.pods.reader.pod(ctx, keyOf(pod))
+		cached, err := b.pods.reader.pods.Pod(keyOf(pod))
 		if plan.HasTerminalPhase(pod) && apierrors.IsNotFound(err) {
 			return nil
 		}

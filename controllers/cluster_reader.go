@@ -16,6 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -24,6 +25,7 @@ import (
 type clusterReader struct {
 	cache       client.Reader // the manager's cache
 	live        client.Reader // the API server, without a cache
+	pods        podStore
 	policies    policyLister
 	terminators []Terminator
 	crrServed   func() bool
@@ -37,9 +39,10 @@ type policyLister interface {
 	Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error)
 }
 
-// podLister lists the unfinished pods. An empty namespace means all namespaces. The pods are shared and must not be changed.
-type podLister interface {
-	Pods(ctx context.Context, namespace string) ([]*corev1.Pod, error)
+// podStore reads the unfinished pods. An empty namespace means all namespaces. Listed pods are shared and must not be changed.
+type podStore interface {
+	Pod(key types.NamespacedName) (*corev1.Pod, error)
+	Pods(namespace string) ([]*podcache.Pod, error)
 }
 
 // resolvedPod is a pod with the policies and declarations that apply to it.
@@ -62,12 +65,6 @@ func markDecides(pod *corev1.Pod) bool {
 	marked := pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
 	decides := pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] != "" || plan.MarkedToEnd(pod)
 	return marked && decides && pod.DeletionTimestamp == nil && !plan.MainsRecorded(pod) && !plan.HasTerminalPhase(pod)
-}
-
-// pod returns an unfinished pod from the cache. The error is NotFound if the pod has finished or was deleted.
-func (c *clusterReader) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	return pod, c.cache.Get(ctx, key, pod)
 }
 
 // livePod reads a pod from the API server. The error is NotFound if the pod is gone or has another UID.

@@ -109,15 +109,29 @@ func (l *lagging) at(kind string) (version, error) {
 }
 
 // Pods lists the unfinished pods, as the cache has them.
-func (l *lagging) Pods(context.Context, string) ([]*corev1.Pod, error) {
+func (l *lagging) Pods(string) ([]*podcache.Pod, error) {
 	v, err := l.at("pods")
-	var list []*corev1.Pod
+	var list []*podcache.Pod
 	for i := range v.pods {
 		if pod := &v.pods[i]; !plan.HasTerminalPhase(pod) {
-			list = append(list, podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
+			list = append(list, podcache.NewPod(pod))
 		}
 	}
 	return list, err
+}
+
+// Pod returns an unfinished pod, as the cache has it.
+func (l *lagging) Pod(key client.ObjectKey) (*corev1.Pod, error) {
+	pods, err := l.Pods(key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		if pod.Name == key.Name {
+			return pod.Decode()
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 }
 
 // Policies finds the policies that select the pod.
@@ -140,13 +154,6 @@ func (l *lagging) Policies(pod *corev1.Pod, namespaceLabels map[string]string) (
 
 func (l *lagging) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	switch object.(type) {
-	case *corev1.Pod:
-		var list []corev1.Pod
-		pods, err := l.Pods(ctx, key.Namespace)
-		for _, pod := range pods {
-			list = append(list, *pod)
-		}
-		return copyOf(list, err, key, object)
 	case *v1alpha1.SidecarTerminationPolicy:
 		v, err := l.at("policies")
 		return copyOf(v.policies, err, key, object)

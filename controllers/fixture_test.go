@@ -3,15 +3,12 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -19,25 +16,6 @@ import (
 // resolvedPodOf resolves the policies for the pod.
 func resolvedPodOf(pod *corev1.Pod, policies ...resolve.Policy) resolvedPod {
 	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, resolve.Options{})}
-}
-
-// pinned is a stale cache with one version of one pod, or without pods.
-type pinned struct {
-	client.Reader
-	pod *corev1.Pod // nil for none
-}
-
-// Get reads anything but pods from the real cache.
-func (p pinned) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	pod, ok := object.(*corev1.Pod)
-	switch {
-	case !ok:
-		return p.Reader.Get(ctx, key, object, options...)
-	case p.pod == nil || key != keyOf(p.pod):
-		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
-	}
-	p.pod.DeepCopyInto(pod)
-	return nil
 }
 
 // recordedEvents is an event recorder that keeps events, one line each.

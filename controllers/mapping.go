@@ -26,12 +26,12 @@ import (
 
 // podHandler enqueues pods. Pods of the initial list wait behind all others, unless a container has ended: without one, no pod is due.
 type podHandler struct {
-	handler.TypedEnqueueRequestForObject[*corev1.Pod]
+	handler.TypedEnqueueRequestForObject[client.Object]
 }
 
 // Create implements handler.TypedEventHandler.
-func (h *podHandler) Create(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], queue podQueue) {
-	e.IsInInitialList = e.IsInInitialList && !hasEnded(e.Object)
+func (h *podHandler) Create(ctx context.Context, e event.CreateEvent, queue podQueue) {
+	e.IsInInitialList = e.IsInInitialList && !e.Object.(*podcache.Pod).Ended
 	h.TypedEnqueueRequestForObject.Create(ctx, e, queue)
 }
 
@@ -40,49 +40,56 @@ type podQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podsOfPolicy enqueues the unfinished pods that a namespaced policy selects, on an update by its old and by its new selector.
 func podsOfPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
-	return enqueuePodsOf(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) ([]*corev1.Pod, error) {
-		return podsSelectedBy(ctx, pods, policy.Namespace, &policy.Spec.PodSelector)
+	return enqueuePodsOf(func(policy *v1alpha1.SidecarTerminationPolicy) ([]*podcache.Pod, error) {
+		return podsSelectedBy(pods, policy.Namespace, &policy.Spec.PodSelector)
 	})
 }
 
 // podsOfClusterPolicy enqueues the unfinished pods of all namespaces whose own labels a cluster policy selects.
 func podsOfClusterPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
-	return enqueuePodsOf(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) ([]*corev1.Pod, error) {
-		return podsSelectedBy(ctx, pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
+	return enqueuePodsOf(func(policy *v1alpha1.ClusterSidecarTerminationPolicy) ([]*podcache.Pod, error) {
+		return podsSelectedBy(pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
 	})
 }
 
 // podsOfNode enqueues the unfinished pods on a node.
 func podsOfNode(pods podcache.Stores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
-	return enqueuePodsOf(func(_ context.Context, node *corev1.Node) ([]*corev1.Pod, error) { return pods.PodsOnNode(node.Name) })
+	return enqueuePodsOf(func(node *corev1.Node) ([]*podcache.Pod, error) { return pods.PodsOnNode(node.Name) })
 }
 
 // podsOfNamespace enqueues the unfinished pods of a namespace.
 func podsOfNamespace(pods podcache.Stores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
-	return enqueuePodsOf(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) ([]*corev1.Pod, error) {
-		return pods.Pods(ctx, namespace.Name)
+	return enqueuePodsOf(func(namespace *metav1.PartialObjectMetadata) ([]*podcache.Pod, error) {
+		return pods.Pods(namespace.Name)
 	})
 }
 
-// podsSelectedBy lists the unfinished pods that the selector matches, and none for an invalid selector.
-func podsSelectedBy(ctx context.Context, pods podcache.Stores, namespace string, selector *metav1.LabelSelector) ([]*corev1.Pod, error) {
+// podsSelectedBy lists the unfinished pods that the selector matches, and none for an invalid selector. It includes a pod that cannot be
+// decoded, whose reconcile reports that.
+func podsSelectedBy(pods podcache.Stores, namespace string, selector *metav1.LabelSelector) ([]*podcache.Pod, error) {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, nil
 	}
-	all, err := pods.Pods(ctx, namespace)
-	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err
+	all, err := pods.Pods(namespace)
+	return slices.DeleteFunc(all, func(cached *podcache.Pod) bool {
+		pod, err := cached.Decode()
+		return err == nil && !parsed.Matches(labels.Set(pod.Labels))
+	}), err
 }
 
-// enqueuePodsOf enqueues the pods that an object concerns: on an update those of the old and of the new one.
-func enqueuePodsOf[object client.Object](podsOf func(context.Context, object) ([]*corev1.Pod, error)) handler.TypedEventHandler[object, reconcile.Request] {
+// enqueuePodsOf enqueues the pods that an object concerns: on an update those of the old and of the new one. Objects of the initial list
+// enqueue none: the controller starts with all of them in its caches, and with every pod in its queue.
+func enqueuePodsOf[object client.Object](podsOf func(object) ([]*podcache.Pod, error)) handler.TypedEventHandler[object, reconcile.Request] {
 	enqueue := func(ctx context.Context, o object, queue podQueue) {
-		pods, err := podsOf(ctx, o)
+		pods, err := podsOf(o)
 		enqueuePods(ctx, queue, pods, err)
 	}
 	return handler.TypedFuncs[object, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[object], queue podQueue) {
-			enqueue(ctx, e.Object, queue)
+			if !e.IsInInitialList {
+				enqueue(ctx, e.Object, queue)
+			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[object], queue podQueue) {
 			enqueue(ctx, e.ObjectOld, queue)
@@ -97,14 +104,14 @@ func enqueuePodsOf[object client.Object](podsOf func(context.Context, object) ([
 // enqueuePods enqueues each pod. Pods without an ended container wait behind all others, so that one policy for many pods delays
 // nobody. The error means that the stores could not be read, for example because two versions of a pod cannot be compared. A reconcile
 // of that pod fails by the same error and is retried.
-func enqueuePods(ctx context.Context, queue podQueue, pods []*corev1.Pod, err error) {
+func enqueuePods(ctx context.Context, queue podQueue, pods []*podcache.Pod, err error) {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods to enqueue")
 	}
 	prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
 	for _, pod := range pods {
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
-		if !ok || hasEnded(pod) {
+		if !ok || pod.Ended {
 			queue.Add(request)
 			continue
 		}
@@ -126,7 +133,6 @@ func nodeKindChanged(marks plan.NodeKindRules) predicate.TypedPredicate[*corev1.
 func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMetadata] {
 	return predicate.And(predicate.TypedLabelChangedPredicate[*metav1.PartialObjectMetadata]{},
 		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
-			CreateFunc: func(e event.TypedCreateEvent[*metav1.PartialObjectMetadata]) bool { return !e.IsInInitialList },
 			DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 		})
 }

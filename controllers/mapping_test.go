@@ -15,6 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
 func TestNodeKindChangeEnqueuesPods(t *testing.T) {
@@ -75,7 +76,6 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	bare, noted, labelled := namespace(nil, nil), namespace(nil, map[string]string{"a": "b"}), namespace(map[string]string{"a": "b"}, nil)
 	changed := namespaceLabelsChanged()
 	for name, tc := range map[string]struct{ got, want bool }{
-		"one of the first list":        {changed.Create(event.TypedCreateEvent[object]{Object: bare, IsInInitialList: true}), false},
 		"a new one":                    {changed.Create(event.TypedCreateEvent[object]{Object: bare}), true},
 		"one with another annotation":  {changed.Update(event.TypedUpdateEvent[object]{ObjectOld: bare, ObjectNew: noted}), false},
 		"one with another label":       {changed.Update(event.TypedUpdateEvent[object]{ObjectOld: bare, ObjectNew: labelled}), true},
@@ -87,31 +87,45 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	}
 }
 
+// The initial list of pods enqueues every pod.
+func TestInitialListEnqueuesNoPodsOfOtherObjects(t *testing.T) {
+	all := []*podcache.Pod{podcache.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1"}})}
+	h := enqueuePodsOf(func(*corev1.Node) ([]*podcache.Pod, error) { return all, nil })
+	for inInitialList, want := range map[bool]int{true: 0, false: 1} {
+		queue := priorityqueue.New[reconcile.Request](t.Name())
+		t.Cleanup(queue.ShutDown)
+		h.Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: &corev1.Node{}, IsInInitialList: inInitialList}, queue)
+		if got := queue.Len(); got != want {
+			t.Errorf("an object that is in the initial list (%t) enqueues %d pods, want %d", inInitialList, got, want)
+		}
+	}
+}
+
 func TestPodsWithEndedContainersComeFirst(t *testing.T) {
-	pod := func(name string, ended bool) *corev1.Pod {
+	pod := func(name string, ended bool) *podcache.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}}
 		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		if ended {
 			state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 		}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
-		return p
+		return podcache.NewPod(p)
 	}
 	running1, running2, ended, live := pod("running-1", false), pod("running-2", false), pod("ended", true), pod("live", false)
 	update := func(queue podQueue) {
 		h := &podHandler{}
-		changed := live.DeepCopy()
+		changed := *live
 		changed.ResourceVersion = "2"
-		h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: live, ObjectNew: changed}, queue)
+		h.Update(t.Context(), event.UpdateEvent{ObjectOld: live, ObjectNew: &changed}, queue)
 	}
 	for name, enqueue := range map[string]func(queue podQueue){
 		"initial list": func(queue podQueue) {
-			for _, p := range []*corev1.Pod{running1, running2, ended} {
-				(&podHandler{}).Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: p, IsInInitialList: true}, queue)
+			for _, p := range []*podcache.Pod{running1, running2, ended} {
+				(&podHandler{}).Create(t.Context(), event.CreateEvent{Object: p, IsInInitialList: true}, queue)
 			}
 		},
 		"many pods at once": func(queue podQueue) {
-			enqueuePods(t.Context(), queue, []*corev1.Pod{running1, running2, ended}, nil)
+			enqueuePods(t.Context(), queue, []*podcache.Pod{running1, running2, ended}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

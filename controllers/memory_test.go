@@ -21,7 +21,7 @@ import (
 )
 
 // maxBytesPerPod is the memory limit for an unfinished, marked pod of a Job with one sidecar, without the queues.
-const maxBytesPerPod = 3150
+const maxBytesPerPod = 1900
 
 // The test counts reachable memory, which depends neither on the machine's load nor on the collector.
 func TestMemoryPerLivePod(t *testing.T) {
@@ -55,11 +55,15 @@ func TestMemoryPerLivePod(t *testing.T) {
 			v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + string(pod.UID),
 			v1alpha1.AnnotationMainContainers: v1alpha1.MainsRunning + "/" + string(pod.UID),
 		}
-		trimmed := podcache.TrimPod(pod)
-		if err := store.Add(trimmed); err != nil {
+		cached := podcache.NewPod(pod)
+		if err := store.Add(cached); err != nil {
 			t.Fatal(err)
 		}
-		resolved, err := c.reader.resolve(t.Context(), trimmed.(*corev1.Pod))
+		decoded, err := cached.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		resolved, err := c.reader.resolve(t.Context(), decoded)
 		if err != nil {
 			t.Fatal(err)
 		}

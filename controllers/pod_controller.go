@@ -35,8 +35,8 @@ type PodReconciler struct {
 
 // Reconcile observes one pod, decides, acts and reports. It is idempotent.
 func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
-	defer r.recoverReconcile(ctx, request, &err)
-	pod, err := r.reader.pod(ctx, request.NamespacedName)
+	defer r.recoverReconcile(request, &err)
+	pod, err := r.reader.pods.Pod(request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		left := r.states.left(request.NamespacedName)
 		if !left.read {
@@ -81,14 +81,14 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 
 // recoverReconcile turns a panic of a reconcile into an error, so that the queue retries the pod with backoff, and reports it on the
 // pod. It must be deferred.
-func (r *PodReconciler) recoverReconcile(ctx context.Context, request ctrl.Request, err *error) {
+func (r *PodReconciler) recoverReconcile(request ctrl.Request, err *error) {
 	cause := recover()
 	if cause == nil {
 		return
 	}
 	podcache.ReportPanic(podcache.PanicInReconcile, request.NamespacedName, cause)
 	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
-	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil {
+	if pod, readErr := r.reader.pods.Pod(request.NamespacedName); readErr == nil {
 		r.states.reporter.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil)
 	}
 }

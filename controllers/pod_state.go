@@ -423,8 +423,3 @@ func (p *podState) seeDrain(done, now time.Time) time.Time {
 	}
 	return p.drainsSince
 }
-
-// hasEnded reports whether a container of the pod has ended.
-func hasEnded(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil })
-}

@@ -33,7 +33,6 @@ const restFactor = 20
 type PolicyReconciler struct {
 	client   client.Client
 	reader   *clusterReader
-	pods     podLister
 	prePulls *prePulls
 	reporter *reporter
 	states   *policyStates
@@ -150,11 +149,15 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	if invalid != nil {
 		return summary, nil
 	}
-	pods, err := r.pods.Pods(ctx, policy.Ref.Namespace)
+	pods, err := r.reader.pods.Pods(policy.Ref.Namespace)
 	if err != nil {
 		return summary, err
 	}
-	for _, pod := range pods {
+	for _, cached := range pods {
+		pod, err := cached.Decode()
+		if err != nil {
+			return summary, err
+		}
 		if err := r.addPod(ctx, policy, pod, &summary); err != nil {
 			return summary, err
 		}

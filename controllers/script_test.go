@@ -36,7 +36,7 @@ import (
 type scripted struct {
 	*bench
 	clock  *clocktesting.FakePassiveClock
-	cache  client.Reader
+	cache  podStore
 	live   *liveReads
 	policy *v1alpha1.SidecarTerminationPolicy
 	pod    *corev1.Pod
@@ -159,14 +159,14 @@ var steps = map[string]func(*scripted){
 	"release": func(s *scripted) { s.remove(s.policy) },
 	"now":     (*scripted).now,
 	"later":   func(s *scripted) { s.clock.SetTime(s.clock.Now().Add(s.delay)); s.now() },
-	"stale":   func(s *scripted) { s.pods.reader.cache = pinned{s.cache, s.pod.DeepCopy()} },
+	"stale":   func(s *scripted) { s.pods.reader.pods = pinned{s.cache, s.pod.DeepCopy()} },
 	"unmarked": func(s *scripted) {
 		pod := s.pod.DeepCopy()
 		pod.ResourceVersion, pod.Status.Phase, pod.Annotations = "1", corev1.PodRunning, nil
 		delete(pod.Labels, v1alpha1.LabelOutcome)
-		s.pods.reader.cache = pinned{s.cache, pod}
+		s.pods.reader.pods = pinned{s.cache, pod}
 	},
-	"current": func(s *scripted) { s.pods.reader.cache = s.cache },
+	"current": func(s *scripted) { s.pods.reader.pods = s.cache },
 	"lose": func(s *scripted) {
 		s.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: unanswered{s.policies.client}}
 	},
@@ -242,10 +242,23 @@ var writeNames = map[string]string{
 	"PATCH pods/status": "mark", "PATCH pods": "swap", "POST containerrecreaterequests": "create", "DELETE containerrecreaterequests": "withdraw",
 }
 
+// pinned is a stale cache with one version of one pod.
+type pinned struct {
+	podStore
+	pod *corev1.Pod
+}
+
+func (p pinned) Pod(key client.ObjectKey) (*corev1.Pod, error) {
+	if key != keyOf(p.pod) {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return p.pod.DeepCopy(), nil
+}
+
 // now reconciles the pod. The trace gets the operator's writes and the delay.
 func (s *scripted) now() {
 	s.Helper()
-	if _, stale := s.pods.reader.cache.(pinned); !stale {
+	if _, stale := s.pods.reader.pods.(pinned); !stale {
 		s.seen()
 	}
 	s.writes.forget()
@@ -267,8 +280,8 @@ func (s *scripted) seen() {
 		s.caughtUp(s.pod)
 		return
 	}
-	testenv.Eventually(s.T, "the pod has left the cache", func(ctx context.Context) error {
-		if err := s.cache.Get(ctx, keyOf(s.pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
+	testenv.Eventually(s.T, "the pod has left the cache", func(context.Context) error {
+		if _, err := s.cache.Pod(keyOf(s.pod)); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("it is there"), err)
 		}
 		return nil
@@ -278,10 +291,10 @@ func (s *scripted) seen() {
 // follow creates the policy and the pod, and makes the steps. The trace has what the operator does and each new outcome of the pod.
 func (b *bench) follow(clock *clocktesting.FakePassiveClock, policy, variant, steps string) *scripted {
 	b.Helper()
-	if stale, ok := b.pods.reader.cache.(pinned); ok {
-		b.pods.reader.cache = stale.Reader
+	if stale, ok := b.pods.reader.pods.(pinned); ok {
+		b.pods.reader.pods = stale.podStore
 	}
-	s := &scripted{bench: b, clock: clock, cache: b.pods.reader.cache, live: &liveReads{Reader: b.Client}}
+	s := &scripted{bench: b, clock: clock, cache: b.pods.reader.pods, live: &liveReads{Reader: b.Client}}
 	b.pods.reader.live = s.live
 	s.events.take()
 	s.policy = b.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) {

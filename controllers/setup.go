@@ -185,7 +185,7 @@ type reconcilers struct {
 type readers struct {
 	live     client.Reader // the API server
 	policies policyLister
-	pods     podLister
+	pods     podStore
 }
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
@@ -202,14 +202,14 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
-		cache: c, live: from.live, policies: from.policies, terminators: terminators, crrServed: kruise.crrs.Available, options: options,
+		cache: c, live: from.live, pods: from.pods, policies: from.policies, terminators: terminators, crrServed: kruise.crrs.Available, options: options,
 		templates: newJobTemplates(from.live),
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
 		pods: &PodReconciler{reader: reader, marker: podPhase, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
-			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates,
+			client: c, reader: reader, prePulls: p, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,
 		},
 		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: reporter.notify},
@@ -228,7 +228,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	}
 	unfinished := mgr.GetCache()
 	watches := []source.Source{
-		source.Kind(unfinished, &corev1.Pod{}, &podHandler{}),
+		source.Kind[client.Object](unfinished, &corev1.Pod{}, &podHandler{}),
 		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
 		queue,
 	}
@@ -290,7 +290,7 @@ func kruiseKnown(kinds ...*optionalkind.Availability) func(ctx context.Context) 
 // kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
 func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
-		all, err := pods.Pods(ctx, metav1.NamespaceAll)
+		all, err := pods.Pods(metav1.NamespaceAll)
 		queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
 		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)
 	}

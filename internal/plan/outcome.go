@@ -136,21 +136,12 @@ func endOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// ownValue returns the annotation's value before its slash if the pod's UID follows, and otherwise "". The UID may be missing after
-// the slash, as WithoutUID leaves it.
+// ownValue returns the annotation's value before its slash if the pod's UID follows, and otherwise "".
 func ownValue(pod *corev1.Pod, annotation string) string {
-	value, uid, cut := strings.Cut(pod.Annotations[annotation], "/")
-	if !cut || uid != "" && uid != string(pod.UID) {
-		return ""
+	if value, own := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID)); own {
+		return value
 	}
-	return value
-}
-
-// WithoutUID returns the value of AnnotationEnd or AnnotationMainContainers without the pod's UID after the slash, so that pods can
-// share it. It reports false if the value is not for this pod.
-func WithoutUID(pod *corev1.Pod, annotation string) (string, bool) {
-	value := ownValue(pod, annotation)
-	return value + "/", value != ""
+	return ""
 }
 
 // MainsRecorded reports whether the pod has the record that its main containers have succeeded.

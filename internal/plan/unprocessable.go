@@ -32,7 +32,7 @@ func Unprocessable(pod *corev1.Pod) (v1alpha1.Reason, string) {
 // Stub returns what a cache holds instead of an unprocessable pod: its identity and the reason, nothing else. Users cannot
 // forge one, because the API server accepts no pod without a restartPolicy.
 func Stub(pod *corev1.Pod, reason v1alpha1.Reason, message string) *corev1.Pod {
-	stub := &corev1.Pod{TypeMeta: pod.TypeMeta, Status: corev1.PodStatus{Reason: string(reason), Message: message}}
+	stub := &corev1.Pod{Status: corev1.PodStatus{Reason: string(reason), Message: message}}
 	stub.Namespace, stub.Name, stub.UID, stub.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
 	return stub
 }

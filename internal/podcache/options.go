@@ -20,12 +20,12 @@ import (
 
 // ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster.
 // Of pods it holds the unfinished ones that can finish, selected by the API server, and of every object only the fields that the
-// operator reads. Callers share cached objects and must not change them. The cache logs when a kind is no longer served.
+// operator reads. Pods are read through Stores. Callers share other cached objects and must not change them. The cache logs when a kind
+// is no longer served.
 func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options {
-	shared := ptr.To(true)
 	byObject := crr.CacheOptions()
-	byObject[&corev1.Pod{}] = cache.ByObject{Field: observe.UnfinishedPods(), Transform: recovering(TrimPod), UnsafeDisableDeepCopy: shared}
-	byObject[&corev1.Node{}] = cache.ByObject{Transform: recovering(trimNode), UnsafeDisableDeepCopy: shared}
+	byObject[&corev1.Pod{}] = cache.ByObject{Field: observe.UnfinishedPods(), Transform: recovering(compactPod)}
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: recovering(trimNode), UnsafeDisableDeepCopy: ptr.To(true)}
 	return cache.Options{
 		Scheme:                      scheme,
 		ByObject:                    byObject,

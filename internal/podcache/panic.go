@@ -68,7 +68,7 @@ func afterPanic(object, cause any) any {
 	switch object := object.(type) {
 	case *corev1.Pod:
 		ReportPanic(PanicInTransform, client.ObjectKeyFromObject(object), cause)
-		return plan.Stub(object, v1alpha1.ReasonInternalError, PanicMessage)
+		return NewPod(plan.Stub(object, v1alpha1.ReasonInternalError, PanicMessage))
 	case client.Object:
 		ReportPanic(PanicInTransform, client.ObjectKeyFromObject(object), cause)
 	}

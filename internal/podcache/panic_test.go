@@ -21,18 +21,18 @@ func TestPanicInTransformAffectsOnePod(t *testing.T) {
 		if object.(*corev1.Pod).Name == "poison" {
 			panic("poison")
 		}
-		return TrimPod(object)
+		return compactPod(object)
 	})
 	poison := podtest.New(func(p *corev1.Pod) { p.Name = "poison" })
-	for pod, want := range map[*corev1.Pod]any{
-		poison:        plan.Stub(poison, v1alpha1.ReasonInternalError, PanicMessage),
-		podtest.New(): TrimPod(podtest.New()),
+	for pod, want := range map[*corev1.Pod]*Pod{
+		poison:        NewPod(plan.Stub(poison, v1alpha1.ReasonInternalError, PanicMessage)),
+		podtest.New(): NewPod(podtest.New()),
 	} {
 		got, err := transform(pod)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		if diff := cmp.Diff(any(want), got, cmp.AllowUnexported(Pod{})); diff != "" || err != nil {
 			t.Errorf("%s: error %v, transformed pod (-want +got):\n%s", pod.Name, err, diff)
 		}
-		if diff := cmp.Diff(want, TrimPod(got)); diff != "" {
+		if diff := cmp.Diff(any(want), compactPod(got), cmp.AllowUnexported(Pod{})); diff != "" {
 			t.Errorf("%s: pod that was transformed twice (-want +got):\n%s", pod.Name, diff)
 		}
 	}

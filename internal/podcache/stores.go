@@ -3,16 +3,16 @@
 package podcache
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Stores lists the unfinished pods from the informers' own stores, because a client copies each pod that it lists. The pods are
-// shared and must not be changed.
+// Stores reads the unfinished pods from the informers' own stores. A client cannot, because they hold a type of their own.
 type Stores struct {
 	// stores has one indexer for each namespace that the operator watches, or one for the whole cluster.
 	stores []toolscache.Indexer
@@ -33,12 +33,24 @@ func NewStores(informers []toolscache.SharedIndexInformer) (Stores, error) {
 	return s, nil
 }
 
-func nodeName(object any) ([]string, error) {
-	return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+func nodeName(object any) ([]string, error) { return []string{object.(*Pod).node}, nil }
+
+// Pod returns a copy of the unfinished pod with the fields that Trim keeps. The error is NotFound if the pod has finished or was deleted.
+func (s Stores) Pod(key types.NamespacedName) (*corev1.Pod, error) {
+	for _, store := range s.stores {
+		object, found, err := store.GetByKey(key.String())
+		if err != nil {
+			return nil, fmt.Errorf("find pod: %w", err)
+		}
+		if found {
+			return object.(*Pod).Decode()
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
 }
 
 // Pods returns the unfinished pods of the namespace, in no order. An empty namespace means all namespaces.
-func (s Stores) Pods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
+func (s Stores) Pods(namespace string) ([]*Pod, error) {
 	return s.list(func(store toolscache.Indexer) ([]any, error) {
 		if namespace == "" {
 			return store.List(), nil
@@ -48,12 +60,12 @@ func (s Stores) Pods(_ context.Context, namespace string) ([]*corev1.Pod, error)
 }
 
 // PodsOnNode returns the unfinished pods of the node, in no order.
-func (s Stores) PodsOnNode(name string) ([]*corev1.Pod, error) {
+func (s Stores) PodsOnNode(name string) ([]*Pod, error) {
 	return s.list(func(store toolscache.Indexer) ([]any, error) { return store.ByIndex(indexNode, name) })
 }
 
-func (s Stores) list(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
-	var pods []*corev1.Pod
+func (s Stores) list(list func(toolscache.Indexer) ([]any, error)) ([]*Pod, error) {
+	var pods []*Pod
 	for _, store := range s.stores {
 		objects, err := list(store)
 		if err != nil {
@@ -61,7 +73,7 @@ func (s Stores) list(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Po
 		}
 		pods = slices.Grow(pods, len(objects))
 		for _, object := range objects {
-			pods = append(pods, object.(*corev1.Pod))
+			pods = append(pods, object.(*Pod))
 		}
 	}
 	return pods, nil

@@ -24,14 +24,14 @@ func TestStoresListPods(t *testing.T) {
 		[]*corev1.Pod{pod("batch", "a", "node-1"), pod("batch", "b", "node-2"), pod("batch", "new", "")},
 		[]*corev1.Pod{pod("etl", "a", "node-1")},
 	)
-	inNamespace := func(namespace string) func() ([]*corev1.Pod, error) {
-		return func() ([]*corev1.Pod, error) { return stores.Pods(t.Context(), namespace) }
+	inNamespace := func(namespace string) func() ([]*Pod, error) {
+		return func() ([]*Pod, error) { return stores.Pods(namespace) }
 	}
-	onNode := func(name string) func() ([]*corev1.Pod, error) {
-		return func() ([]*corev1.Pod, error) { return stores.PodsOnNode(name) }
+	onNode := func(name string) func() ([]*Pod, error) {
+		return func() ([]*Pod, error) { return stores.PodsOnNode(name) }
 	}
 	for name, tc := range map[string]struct {
-		list func() ([]*corev1.Pod, error)
+		list func() ([]*Pod, error)
 		want []string
 	}{
 		"all namespaces":      {inNamespace(""), []string{"batch/a", "batch/b", "batch/new", "etl/a"}},
@@ -65,7 +65,7 @@ func newTestStores(t *testing.T, pods ...[]*corev1.Pod) Stores {
 		informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0,
 			toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 		for _, pod := range of {
-			if err := informer.GetIndexer().Add(pod); err != nil {
+			if err := informer.GetIndexer().Add(NewPod(pod)); err != nil {
 				t.Fatal(err)
 			}
 		}

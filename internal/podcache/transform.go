@@ -4,7 +4,6 @@ package podcache
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,34 +15,30 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
-// TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
-// operator's own annotations and the mirror annotation, native sidecars, scheduling and restart fields, the convention's
-// environment variables, what decides whether a quick-exit image covers a container, container states, reason and two types of
-// conditions. A pod on which the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares
-// memory with other pods and with the given one, and must not be changed.
+// Trim returns a pod with the fields that internal/resolve, internal/plan and the terminators read: identity, labels, the operator's
+// own annotations and the mirror annotation, native sidecars, scheduling and restart fields, the convention's environment variables,
+// what decides whether a quick-exit image covers a container, container states, reason and two types of conditions. A pod on which
+// the operator cannot act becomes a stub. The result may share memory with the given pod.
 //
 // One goroutine runs it for every watch event of every unfinished pod, on input that users control. Its time and memory are
 // therefore linear in the size of the pod (docs/reliability.md, Hostile input).
-func TrimPod(object any) any {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return object
-	}
+func Trim(pod *corev1.Pod) *corev1.Pod {
 	if reason, message := plan.Unprocessable(pod); reason != "" {
 		return plan.Stub(pod, reason, message)
 	}
 	trimmed := &corev1.Pod{
-		TypeMeta:   pod.TypeMeta,
 		ObjectMeta: trimMeta(pod),
 		Spec: corev1.PodSpec{
-			NodeName:                      intern(pod.Spec.NodeName),
-			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
+			NodeName:                      pod.Spec.NodeName,
+			RestartPolicy:                 pod.Spec.RestartPolicy,
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
-			InitContainers:                shareContainers(nativeSidecars(pod.Spec.InitContainers)),
+			InitContainers:                nativeSidecars(pod.Spec.InitContainers),
 		},
 		Status: corev1.PodStatus{
-			Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions),
+			Phase:             pod.Status.Phase,
+			Conditions:        trimConditions(pod.Status.Conditions),
+			ContainerStatuses: make([]corev1.ContainerStatus, 0, len(pod.Status.ContainerStatuses)),
 		},
 	}
 	if pod.Status.Reason != "" {
@@ -57,10 +52,6 @@ func TrimPod(object any) any {
 	}
 	for i := range pod.Spec.Containers {
 		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
-	}
-	trimmed.Spec.Containers = shareContainers(trimmed.Spec.Containers)
-	if len(pod.Status.ContainerStatuses) > 0 {
-		trimmed.Status.ContainerStatuses = make([]corev1.ContainerStatus, 0, len(pod.Status.ContainerStatuses))
 	}
 	for i := range pod.Status.ContainerStatuses {
 		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, trimContainerStatus(&pod.Status.ContainerStatuses[i]))
@@ -77,7 +68,7 @@ func nativeSidecars(initContainers []corev1.Container) []corev1.Container {
 	for i := range initContainers {
 		if container := &initContainers[i]; container.RestartPolicy != nil {
 			native = append(native, corev1.Container{
-				Name: intern(container.Name), RestartPolicy: container.RestartPolicy, RestartPolicyRules: container.RestartPolicyRules,
+				Name: container.Name, RestartPolicy: container.RestartPolicy, RestartPolicyRules: container.RestartPolicyRules,
 			})
 		}
 	}
@@ -107,13 +98,13 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 	meta := &pod.ObjectMeta
 	return metav1.ObjectMeta{
 		Name:              meta.Name,
-		Namespace:         intern(meta.Namespace),
+		Namespace:         meta.Namespace,
 		UID:               meta.UID,
 		ResourceVersion:   meta.ResourceVersion,
 		CreationTimestamp: meta.CreationTimestamp,
 		DeletionTimestamp: meta.DeletionTimestamp,
-		Labels:            internLabels(meta.Labels),
-		Annotations:       shareAnnotations(trimAnnotations(pod)),
+		Labels:            meta.Labels,
+		Annotations:       trimAnnotations(pod),
 	}
 }
 
@@ -126,18 +117,15 @@ func trimAnnotations(pod *corev1.Pod) map[string]string {
 	kept, maxRecord := map[string]string{}, terminator.MaxRecord(pod)
 	keep := func(key, value string, limit int) {
 		if len(value) > limit {
-			value = strings.Clone(value[:limit+1])
+			value = value[:limit+1]
 		}
 		kept[key] = value
 	}
-	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes} {
+	for _, key := range []string{
+		v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
+	} {
 		if value, ok := pod.Annotations[key]; ok {
 			keep(key, value, maxRecord)
-		}
-	}
-	for _, key := range []string{v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers} {
-		if value, ok := plan.WithoutUID(pod, key); ok && len(value) <= maxRecord {
-			kept[key] = value
 		}
 	}
 	if value, ok := pod.Annotations[v1alpha1.AnnotationSidecars]; ok {
@@ -151,13 +139,10 @@ func trimAnnotations(pod *corev1.Pod) map[string]string {
 
 func trimContainer(container *corev1.Container) corev1.Container {
 	trimmed := quickexit.Trim(container)
-	trimmed.Name = intern(container.Name)
-	trimmed.Image = intern(container.Image)
+	trimmed.Name = container.Name
+	trimmed.Image = container.Image
 	for _, variable := range resolve.ConventionVariables(container) {
 		trimmed.Env = append(trimmed.Env, trimVariable(variable))
-	}
-	for i := range trimmed.Command {
-		trimmed.Command[i] = intern(trimmed.Command[i])
 	}
 	trimmed.RestartPolicy = container.RestartPolicy
 	trimmed.RestartPolicyRules = container.RestartPolicyRules
@@ -169,11 +154,10 @@ var elsewhere = &corev1.EnvVarSource{}
 
 // trimVariable cuts a value that is longer than any valid one, so that it stays invalid.
 func trimVariable(variable *corev1.EnvVar) corev1.EnvVar {
-	trimmed := corev1.EnvVar{Name: intern(variable.Name), Value: variable.Value}
+	trimmed := corev1.EnvVar{Name: variable.Name, Value: variable.Value}
 	if len(trimmed.Value) > resolve.MaxImage {
-		trimmed.Value = strings.Clone(trimmed.Value[:resolve.MaxImage+1])
+		trimmed.Value = trimmed.Value[:resolve.MaxImage+1]
 	}
-	trimmed.Value = intern(trimmed.Value)
 	if variable.ValueFrom != nil {
 		trimmed.ValueFrom = elsewhere
 	}
@@ -185,7 +169,7 @@ const some = "some"
 
 func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus {
 	trimmed := corev1.ContainerStatus{
-		Name:         intern(status.Name),
+		Name:         status.Name,
 		RestartCount: status.RestartCount,
 	}
 	if status.ContainerID != "" {
@@ -198,13 +182,17 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 		end := status.State.Terminated
 		trimmed.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt}
 	case status.State.Waiting != nil:
-		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: intern(status.State.Waiting.Reason)}
+		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: status.State.Waiting.Reason}
 	}
 	return trimmed
 }
 
-// maxFeatures is how many of a node's declared features are kept. Kubernetes 1.37 has ten.
-const maxFeatures = 256
+// maxFeatures is how many of a node's declared features are kept. Kubernetes 1.37 has ten. maxNodeText is the length of the longest
+// kubelet version or feature that is kept.
+const (
+	maxFeatures = 256
+	maxNodeText = 256
+)
 
 // trimNode keeps what determines a node's kind, and what it reports about its kubelet. Any other object is returned unchanged.
 func trimNode(object any) any {
@@ -213,14 +201,14 @@ func trimNode(object any) any {
 		return object
 	}
 	version := node.Status.NodeInfo.KubeletVersion
-	if len(version) > maxInterned {
+	if len(version) > maxNodeText {
 		version = ""
 	}
 	declared := node.Status.DeclaredFeatures
 	var features []string
 	for _, feature := range declared[:min(len(declared), maxFeatures)] {
-		if len(feature) <= maxInterned {
-			features = append(features, intern(feature))
+		if len(feature) <= maxNodeText {
+			features = append(features, feature)
 		}
 	}
 	return &corev1.Node{
@@ -229,6 +217,6 @@ func trimNode(object any) any {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		},
 		Spec:   corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
-		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)}, DeclaredFeatures: features},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version}, DeclaredFeatures: features},
 	}
 }

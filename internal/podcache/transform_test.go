@@ -5,7 +5,6 @@ package podcache
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -103,17 +101,16 @@ func fullPod() *corev1.Pod {
 	}
 }
 
-func TestTrimPodKeepsFieldsThatAreRead(t *testing.T) {
+func TestTrimKeepsFieldsThatAreRead(t *testing.T) {
 	pod := fullPod()
 	then := metav1.NewTime(podtest.Noon)
 	want := &corev1.Pod{
-		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "job-1", Namespace: "batch", UID: "4a1b", ResourceVersion: "17", CreationTimestamp: then, DeletionTimestamp: &then,
 			Labels: map[string]string{"team": "etl"},
 			Annotations: map[string]string{
-				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationIgnoredExitCodes: "proxy,tunnel", v1alpha1.AnnotationEnd: "PodPhase/",
-				v1alpha1.AnnotationMainContainers: "Running/", corev1.MirrorPodAnnotationKey: "",
+				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationIgnoredExitCodes: "proxy,tunnel", v1alpha1.AnnotationEnd: "PodPhase/4a1b",
+				v1alpha1.AnnotationMainContainers: "Running/4a1b", corev1.MirrorPodAnnotationKey: "",
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -147,13 +144,13 @@ func TestTrimPodKeepsFieldsThatAreRead(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, TrimPod(pod)); diff != "" {
+	if diff := cmp.Diff(want, Trim(pod)); diff != "" {
 		t.Errorf("trimmed pod (-want +got):\n%s", diff)
 	}
 }
 
 // A user who may write to pods must not be able to fill the operator's memory by annotations.
-func TestTrimPodCutsLongRecords(t *testing.T) {
+func TestTrimCutsLongRecords(t *testing.T) {
 	long := strings.Repeat(" ", 200<<10)
 	pod := podtest.New(func(p *corev1.Pod) {
 		p.Annotations = map[string]string{
@@ -161,11 +158,11 @@ func TestTrimPodCutsLongRecords(t *testing.T) {
 			v1alpha1.AnnotationEnd: "PodPhase/" + long, v1alpha1.AnnotationMainContainers: "Running" + long + "/" + string(p.UID),
 		}
 	})
-	kept := TrimPod(pod).(*corev1.Pod)
-	for annotation, readable := range map[string]bool{
-		v1alpha1.AnnotationImageSwap: true, v1alpha1.AnnotationIgnoredExitCodes: true, v1alpha1.AnnotationEnd: false, v1alpha1.AnnotationMainContainers: false,
+	kept := Trim(pod)
+	for _, annotation := range []string{
+		v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
 	} {
-		if length := len(kept.Annotations[annotation]); (length > 0) != readable || length > 4<<10 {
+		if length := len(kept.Annotations[annotation]); length == 0 || length > 4<<10 {
 			t.Errorf("%d bytes are kept of %s", length, annotation)
 		}
 	}
@@ -174,46 +171,17 @@ func TestTrimPodCutsLongRecords(t *testing.T) {
 	if diff := cmp.Diff(fmt.Sprint(full), fmt.Sprint(part)); diff != "" || !errors.Is(full, terminator.ErrInvalidAnnotation) {
 		t.Errorf("the error is %v (-full +trimmed):\n%s", full, diff)
 	}
-	if diff := cmp.Diff(kept, TrimPod(kept)); diff != "" {
-		t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
-	}
 }
 
-func TestTrimPodKeepsDeclaredSidecars(t *testing.T) {
+func TestTrimKeepsDeclaredSidecars(t *testing.T) {
 	const key, limit = v1alpha1.AnnotationSidecars, resolve.MaxListBytes
 	for length, kept := range map[int]int{0: 0, limit: limit, limit + 1: limit + 1, 200 << 10: limit + 1} {
-		trimmed := TrimPod(podtest.New(func(p *corev1.Pod) {
+		trimmed := Trim(podtest.New(func(p *corev1.Pod) {
 			p.Annotations = map[string]string{key: strings.Repeat("x", length), "example.com/other": "main"}
 		}))
-		if diff := cmp.Diff(map[string]string{key: strings.Repeat("x", kept)}, trimmed.(*corev1.Pod).Annotations); diff != "" {
+		if diff := cmp.Diff(map[string]string{key: strings.Repeat("x", kept)}, trimmed.Annotations); diff != "" {
 			t.Errorf("annotations (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(trimmed, TrimPod(trimmed)); diff != "" {
-			t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
-		}
-	}
-}
-
-// Pods with the same marks share them, whatever their UIDs are.
-func TestMarkedPodsShareAnnotations(t *testing.T) {
-	marked := func(uid types.UID, end string) map[string]string {
-		return TrimPod(podtest.New(func(p *corev1.Pod) {
-			p.UID = uid
-			p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Running/" + string(uid)}
-			if end != "" {
-				p.Annotations[v1alpha1.AnnotationEnd] = end + "/" + string(uid)
-			}
-		})).(*corev1.Pod).Annotations
-	}
-	first := marked("4a1b", "")
-	marked("5c2d", "PodPhase")
-	second := marked("6e3f", "")
-	want := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Running/"}
-	if diff := cmp.Diff([]map[string]string{want, want}, []map[string]string{first, second}); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
-	if reflect.ValueOf(first).Pointer() != reflect.ValueOf(second).Pointer() {
-		t.Error("two pods do not share their annotations")
 	}
 }
 
@@ -248,7 +216,7 @@ func TestTrimNode(t *testing.T) {
 
 func TestTrimLeavesOtherObjects(t *testing.T) {
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "batch/job-1"}
-	for name, trim := range map[string]func(any) any{"pods": TrimPod, "nodes": trimNode} {
+	for name, trim := range map[string]func(any) any{"pods": compactPod, "nodes": trimNode} {
 		if got := trim(tombstone); got != any(tombstone) {
 			t.Errorf("%s: got %v", name, got)
 		}

@@ -142,7 +142,7 @@ func Trim(container *corev1.Container) corev1.Container {
 	if len(container.Command) > 0 {
 		word := container.Command[0]
 		if len(word) > maxCommand {
-			word = strings.Clone(word[:maxCommand+1]) // it stays too long
+			word = word[:maxCommand+1] // it stays too long
 		}
 		trimmed.Command = []string{word}
 		if !strings.Contains(word, "/") && setsPath(container) {
