@@ -4,11 +4,8 @@ package controllers
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,78 +23,49 @@ import (
 
 // podHandler enqueues pods. Pods of the initial list wait behind all others, unless a container has ended: without one, no pod is due.
 type podHandler struct {
-	handler.TypedEnqueueRequestForObject[client.Object]
+	handler.EnqueueRequestForObject
 }
 
 // Create implements handler.TypedEventHandler.
 func (h *podHandler) Create(ctx context.Context, e event.CreateEvent, queue podQueue) {
 	e.IsInInitialList = e.IsInInitialList && !e.Object.(*podcache.Pod).Ended
-	h.TypedEnqueueRequestForObject.Create(ctx, e, queue)
+	h.EnqueueRequestForObject.Create(ctx, e, queue)
 }
 
 // podQueue is the queue of the pod controller.
 type podQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// podsOfPolicy enqueues the unfinished pods that a namespaced policy selects, on an update by its old and by its new selector.
-func podsOfPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
-	return enqueuePodsOf(func(policy *v1alpha1.SidecarTerminationPolicy) ([]*podcache.Pod, error) {
-		return podsSelectedBy(pods, policy.Namespace, &policy.Spec.PodSelector)
-	})
-}
-
-// podsOfClusterPolicy enqueues the unfinished pods of all namespaces whose own labels a cluster policy selects.
-func podsOfClusterPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
-	return enqueuePodsOf(func(policy *v1alpha1.ClusterSidecarTerminationPolicy) ([]*podcache.Pod, error) {
-		return podsSelectedBy(pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
-	})
+// podsOfPolicy enqueues the unfinished pods of a changed policy's namespace, or of all namespaces for a cluster policy. They include
+// those that the policy selected before, and others, whose reconciles change nothing.
+func podsOfPolicy(pods podcache.Stores) handler.EventHandler {
+	return enqueuePodsOf(func(policy client.Object) ([]*podcache.Pod, error) { return pods.Pods(policy.GetNamespace()) })
 }
 
 // podsOfNode enqueues the unfinished pods on a node.
-func podsOfNode(pods podcache.Stores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
-	return enqueuePodsOf(func(node *corev1.Node) ([]*podcache.Pod, error) { return pods.PodsOnNode(node.Name) })
+func podsOfNode(pods podcache.Stores) handler.EventHandler {
+	return enqueuePodsOf(func(node client.Object) ([]*podcache.Pod, error) { return pods.PodsOnNode(node.GetName()) })
 }
 
 // podsOfNamespace enqueues the unfinished pods of a namespace.
-func podsOfNamespace(pods podcache.Stores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
-	return enqueuePodsOf(func(namespace *metav1.PartialObjectMetadata) ([]*podcache.Pod, error) {
-		return pods.Pods(namespace.Name)
-	})
+func podsOfNamespace(pods podcache.Stores) handler.EventHandler {
+	return enqueuePodsOf(func(namespace client.Object) ([]*podcache.Pod, error) { return pods.Pods(namespace.GetName()) })
 }
 
-// podsSelectedBy lists the unfinished pods that the selector matches, and none for an invalid selector. It includes a pod that cannot be
-// decoded, whose reconcile reports that.
-func podsSelectedBy(pods podcache.Stores, namespace string, selector *metav1.LabelSelector) ([]*podcache.Pod, error) {
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return nil, nil
-	}
-	all, err := pods.Pods(namespace)
-	return slices.DeleteFunc(all, func(cached *podcache.Pod) bool {
-		pod, err := cached.Decode()
-		return err == nil && !parsed.Matches(labels.Set(pod.Labels))
-	}), err
-}
-
-// enqueuePodsOf enqueues the pods that an object concerns: on an update those of the old and of the new one. Objects of the initial list
-// enqueue none: the controller starts with all of them in its caches, and with every pod in its queue.
-func enqueuePodsOf[object client.Object](podsOf func(object) ([]*podcache.Pod, error)) handler.TypedEventHandler[object, reconcile.Request] {
-	enqueue := func(ctx context.Context, o object, queue podQueue) {
-		pods, err := podsOf(o)
+// enqueuePodsOf enqueues the pods that a changed object concerns. Objects of the initial list enqueue none: the controller starts with all
+// of them in its caches, and with every pod in its queue.
+func enqueuePodsOf(podsOf func(client.Object) ([]*podcache.Pod, error)) handler.EventHandler {
+	enqueue := func(ctx context.Context, object client.Object, queue podQueue) {
+		pods, err := podsOf(object)
 		enqueuePods(ctx, queue, pods, err)
 	}
-	return handler.TypedFuncs[object, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[object], queue podQueue) {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue podQueue) {
 			if !e.IsInInitialList {
 				enqueue(ctx, e.Object, queue)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[object], queue podQueue) {
-			enqueue(ctx, e.ObjectOld, queue)
-			enqueue(ctx, e.ObjectNew, queue)
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[object], queue podQueue) {
-			enqueue(ctx, e.Object, queue)
-		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue podQueue) { enqueue(ctx, e.ObjectNew, queue) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue podQueue) { enqueue(ctx, e.Object, queue) },
 	}
 }
 
@@ -120,37 +88,34 @@ func enqueuePods(ctx context.Context, queue podQueue, pods []*podcache.Pod, err 
 }
 
 // nodeKindChanged passes new nodes and nodes whose kind changed.
-func nodeKindChanged(marks plan.NodeKindRules) predicate.TypedPredicate[*corev1.Node] {
-	return predicate.TypedFuncs[*corev1.Node]{
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			return marks.Classify(e.ObjectOld) != marks.Classify(e.ObjectNew)
+func nodeKindChanged(marks plan.NodeKindRules) predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return marks.Classify(e.ObjectOld.(*corev1.Node)) != marks.Classify(e.ObjectNew.(*corev1.Node))
 		},
-		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Node]) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
 // namespaceLabelsChanged passes namespaces whose labels changed, and new ones: their first pods may be seen before them.
-func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMetadata] {
-	return predicate.And(predicate.TypedLabelChangedPredicate[*metav1.PartialObjectMetadata]{},
-		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
-			DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
-		})
+func namespaceLabelsChanged() predicate.Predicate {
+	return predicate.And(predicate.LabelChangedPredicate{}, predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }})
 }
 
 // declarationChanged passes new and deleted policies and those with a new spec, but no changes of status or metadata alone. An
 // interrupted watch reports a policy that was recreated as updated.
-func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy] {
-	return predicate.TypedFuncs[policy]{
-		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
+func declarationChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
 		},
 	}
 }
 
 // toPolicy enqueues the policy itself.
-func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventHandler[policy, resolve.PolicyRef] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, p policy) []resolve.PolicyRef {
-		return []resolve.PolicyRef{{Kind: kind, Namespace: p.GetNamespace(), Name: p.GetName()}}
+func toPolicy(kind resolve.PolicyKind) handler.TypedEventHandler[client.Object, resolve.PolicyRef] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, policy client.Object) []resolve.PolicyRef {
+		return []resolve.PolicyRef{{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}}
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,12 +28,12 @@ func TestNodeKindChangeEnqueuesPods(t *testing.T) {
 	daemonless := node(map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
 	changed := nodeKindChanged(marks)
 	for name, tc := range map[string]struct{ got, want bool }{
-		"a new node":                     {changed.Create(event.TypedCreateEvent[*corev1.Node]{Object: realNode}), true},
-		"a node with another label":      {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: busy}), false},
-		"a node that becomes virtual":    {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: virtualNode}), true},
-		"a node that becomes real":       {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: virtualNode, ObjectNew: busy}), true},
-		"a node that becomes daemonless": {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: daemonless}), true},
-		"a node that goes":               {changed.Delete(event.TypedDeleteEvent[*corev1.Node]{Object: realNode}), false},
+		"a new node":                     {changed.Create(event.CreateEvent{Object: realNode}), true},
+		"a node with another label":      {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: busy}), false},
+		"a node that becomes virtual":    {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: virtualNode}), true},
+		"a node that becomes real":       {changed.Update(event.UpdateEvent{ObjectOld: virtualNode, ObjectNew: busy}), true},
+		"a node that becomes daemonless": {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: daemonless}), true},
+		"a node that goes":               {changed.Delete(event.DeleteEvent{Object: realNode}), false},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
@@ -47,13 +48,13 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 	}
 	again := policy(1, nil)
 	again.UID = "another"
-	changed := declarationChanged[object]()
+	changed := declarationChanged()
 	update := func(before, after object) bool {
-		return changed.Update(event.TypedUpdateEvent[object]{ObjectOld: before, ObjectNew: after})
+		return changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 	for name, tc := range map[string]struct{ got, want bool }{
-		"a new one":                   {changed.Create(event.TypedCreateEvent[object]{Object: policy(1, nil)}), true},
-		"one that goes":               {changed.Delete(event.TypedDeleteEvent[object]{Object: policy(1, nil)}), true},
+		"a new one":                   {changed.Create(event.CreateEvent{Object: policy(1, nil)}), true},
+		"one that goes":               {changed.Delete(event.DeleteEvent{Object: policy(1, nil)}), true},
 		"one with another spec":       {update(policy(1, nil), policy(2, nil)), true},
 		"one with another status":     {update(policy(1, nil), policy(1, nil)), false},
 		"one with another annotation": {update(policy(1, nil), policy(1, map[string]string{"a": "b"})), false},
@@ -76,10 +77,10 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	bare, noted, labelled := namespace(nil, nil), namespace(nil, map[string]string{"a": "b"}), namespace(map[string]string{"a": "b"}, nil)
 	changed := namespaceLabelsChanged()
 	for name, tc := range map[string]struct{ got, want bool }{
-		"a new one":                    {changed.Create(event.TypedCreateEvent[object]{Object: bare}), true},
-		"one with another annotation":  {changed.Update(event.TypedUpdateEvent[object]{ObjectOld: bare, ObjectNew: noted}), false},
-		"one with another label":       {changed.Update(event.TypedUpdateEvent[object]{ObjectOld: bare, ObjectNew: labelled}), true},
-		"one that goes, with its pods": {changed.Delete(event.TypedDeleteEvent[object]{Object: bare}), false},
+		"a new one":                    {changed.Create(event.CreateEvent{Object: bare}), true},
+		"one with another annotation":  {changed.Update(event.UpdateEvent{ObjectOld: bare, ObjectNew: noted}), false},
+		"one with another label":       {changed.Update(event.UpdateEvent{ObjectOld: bare, ObjectNew: labelled}), true},
+		"one that goes, with its pods": {changed.Delete(event.DeleteEvent{Object: bare}), false},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
@@ -90,11 +91,11 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 // The initial list of pods enqueues every pod.
 func TestInitialListEnqueuesNoPodsOfOtherObjects(t *testing.T) {
 	all := []*podcache.Pod{podcache.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1"}})}
-	h := enqueuePodsOf(func(*corev1.Node) ([]*podcache.Pod, error) { return all, nil })
+	h := enqueuePodsOf(func(client.Object) ([]*podcache.Pod, error) { return all, nil })
 	for inInitialList, want := range map[bool]int{true: 0, false: 1} {
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		t.Cleanup(queue.ShutDown)
-		h.Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: &corev1.Node{}, IsInInitialList: inInitialList}, queue)
+		h.Create(t.Context(), event.CreateEvent{Object: &corev1.Node{}, IsInInitialList: inInitialList}, queue)
 		if got := queue.Len(); got != want {
 			t.Errorf("an object that is in the initial list (%t) enqueues %d pods, want %d", inInitialList, got, want)
 		}

@@ -229,16 +229,16 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	unfinished := mgr.GetCache()
 	watches := []source.Source{
 		source.Kind[client.Object](unfinished, &corev1.Pod{}, &podHandler{}),
-		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+		source.Kind[client.Object](unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
 		queue,
 	}
 	if r.options.NodeKindRules.All == "" {
-		watches = append(watches, source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)))
+		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)))
 	}
 	if !r.options.Capabilities.NamespacesOnly {
 		watches = append(watches,
-			source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-			source.Kind(unfinished, observe.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
+			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
+			source.Kind[client.Object](unfinished, observe.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
@@ -257,13 +257,12 @@ func watchPolicies(
 		return err
 	}
 	watches := []source.TypedSource[resolve.PolicyRef]{
-		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+		source.TypedKind[client.Object](mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{}, toPolicy(resolve.KindNamespaced), declarationChanged()),
 		queue,
 	}
 	if !options.Capabilities.NamespacesOnly {
-		watches = append(watches, source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()))
+		watches = append(watches, source.TypedKind[client.Object](
+			mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{}, toPolicy(resolve.KindCluster), declarationChanged()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
