@@ -70,8 +70,7 @@ func enqueuePodsOf(podsOf func(client.Object) ([]*podcache.Pod, error)) handler.
 }
 
 // enqueuePods enqueues each pod. Pods without an ended container wait behind all others, so that one policy for many pods delays
-// nobody. The error means that the stores could not be read, for example because two versions of a pod cannot be compared. A reconcile
-// of that pod fails by the same error and is retried.
+// nobody. It logs the error of a list.
 func enqueuePods(ctx context.Context, queue podQueue, pods []*podcache.Pod, err error) {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods to enqueue")
