@@ -26,7 +26,7 @@ type podHandler struct {
 	handler.EnqueueRequestForObject
 }
 
-// Create implements handler.TypedEventHandler.
+// Create implements handler.EventHandler.
 func (h *podHandler) Create(ctx context.Context, e event.CreateEvent, queue podQueue) {
 	e.IsInInitialList = e.IsInInitialList && !e.Object.(*podcache.Pod).Ended
 	h.EnqueueRequestForObject.Create(ctx, e, queue)
