@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,11 +152,7 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	if err != nil {
 		return summary, err
 	}
-	for _, cached := range pods {
-		pod, err := cached.Decode()
-		if err != nil {
-			return summary, err
-		}
+	for _, pod := range pods {
 		if err := r.addPod(ctx, policy, pod, &summary); err != nil {
 			return summary, err
 		}
@@ -165,16 +160,22 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	return summary, nil
 }
 
-// addPod adds the pod to the summary if the policy selects it and gives one of its containers a role. It leaves out a pod on which the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
-func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
+// addPod adds the pod to the summary if the policy selects it and gives one of its containers a role. It leaves out a pod on which the
+// operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
+func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, cached *podcache.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			podcache.ReportPanic(podcache.PanicInStatus, client.ObjectKeyFromObject(pod), cause)
+			podcache.ReportPanic(podcache.PanicInStatus, client.ObjectKeyFromObject(cached), cause)
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.
-	if !policy.MaySelect(pod) || !policy.GivesRoles(pod, resolve.Options{}) && !policy.Spec.IncludeInjected {
-		return nil
+	metadata, err := cached.DecodeMetadata()
+	if err != nil || !policy.MaySelect(metadata) {
+		return err
+	}
+	pod, err := cached.Decode()
+	if err != nil || !policy.GivesRoles(pod, resolve.Options{}) && !policy.Spec.IncludeInjected {
+		return err
 	}
 	resolved, err := r.reader.resolve(ctx, pod)
 	if err != nil {

@@ -58,6 +58,16 @@ func (p *Pod) Decode() (*corev1.Pod, error) {
 	return pod, nil
 }
 
+// DecodeMetadata returns a copy of the trimmed pod's metadata, at a fraction of the cost of Decode.
+func (p *Pod) DecodeMetadata() (*metav1.PartialObjectMetadata, error) {
+	// All kinds encode their metadata as the same field. This one skips other fields.
+	metadata := &metav1.PartialObjectMetadata{}
+	if err := metadata.Unmarshal(p.encoded); err != nil {
+		return nil, fmt.Errorf("decode the metadata of the cached pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return metadata, nil
+}
+
 // GetObjectKind returns an empty kind, as typed clients do.
 func (p *Pod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 

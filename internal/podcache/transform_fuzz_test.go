@@ -64,9 +64,17 @@ func testCachedPod(t *testing.T, data []byte) {
 		return []any{resolution, decisionAt(now, plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: node, Capabilities: capabilities})}
 	}
 	before := pod.DeepCopy()
-	cached, err := NewPod(pod).Decode()
+	compact := NewPod(pod)
+	cached, err := compact.Decode()
 	if err != nil {
 		t.Fatal(err)
+	}
+	metadata, err := compact.DecodeMetadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cached.ObjectMeta, metadata.ObjectMeta); diff != "" {
+		t.Errorf("other metadata (-pod +metadata):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, pod); diff != "" {
 		t.Fatalf("the pod was changed (-before +after):\n%s", diff)

@@ -127,9 +127,9 @@ func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool
 	return p.pods.Matches(labels.Set(pod.Labels))
 }
 
-// MaySelect reports whether the policy selects the pod, ignoring the labels of the pod's namespace.
-func (p Policy) MaySelect(pod *corev1.Pod) bool {
-	return (p.namespaces != nil || p.Ref.Namespace == pod.Namespace) && p.pods.Matches(labels.Set(pod.Labels))
+// MaySelect reports whether the policy selects the pod with the metadata, ignoring the labels of the pod's namespace.
+func (p Policy) MaySelect(pod metav1.Object) bool {
+	return (p.namespaces != nil || p.Ref.Namespace == pod.GetNamespace()) && p.pods.Matches(labels.Set(pod.GetLabels()))
 }
 
 // UnmetRequirements returns the requirements of podSelector that the pod's labels do not meet, and those of namespaceSelector
