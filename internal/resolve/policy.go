@@ -118,13 +118,7 @@ func sidecarCoverage(sidecars []v1alpha1.Sidecar) map[string]quickexit.Coverage 
 // Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It ignores the pod's
 // containers.
 func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool {
-	if p.namespaces == nil && p.Ref.Namespace != pod.Namespace {
-		return false
-	}
-	if p.namespaces != nil && !p.namespaces.Matches(labels.Set(namespaceLabels)) {
-		return false
-	}
-	return p.pods.Matches(labels.Set(pod.Labels))
+	return p.MaySelect(pod) && (p.namespaces == nil || p.namespaces.Matches(labels.Set(namespaceLabels)))
 }
 
 // MaySelect reports whether the policy selects the pod with the metadata, ignoring the labels of the pod's namespace.
