@@ -60,10 +60,14 @@ func newManager(operator settings.Operator) (manager.Manager, error) {
 	}
 	// Priority and fairness protects the API server; a client-side limit would only delay terminations.
 	config.QPS = -1
+	caches, err := podcache.ManagerOptions(operator.WatchNamespaces...)
+	if err != nil {
+		return nil, fmt.Errorf("set up caches: %w", err)
+	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        types,
 		MapperProvider:                scheme.NewMapper,
-		Cache:                         podcache.ManagerOptions(types, operator.WatchNamespaces...),
+		Cache:                         caches,
 		NewCache:                      podcache.NewCache,
 		Metrics:                       metricsOptions(operator.Metrics),
 		HealthProbeBindAddress:        operator.ProbeAddress,

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/safetext"
-	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -36,12 +35,12 @@ func TestLogsHaveNoControlCharacters(t *testing.T) {
 }
 
 func TestSchemeHasEveryCachedType(t *testing.T) {
-	types, err := scheme.New()
+	caches, err := podcache.ManagerOptions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for object := range podcache.ManagerOptions(types).ByObject {
-		if _, _, err := types.ObjectKinds(object); err != nil {
+	for object := range caches.ByObject {
+		if _, _, err := caches.Scheme.ObjectKinds(object); err != nil {
 			t.Error(err)
 		}
 	}

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -55,8 +56,12 @@ func newPodCase(tb testing.TB, policies int) podCase {
 			tb.Fatal(err)
 		}
 	}
+	pod, err := cachedPod(podtest.OfJob(podtest.MainDone)).Decode()
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return podCase{
-		pod: podcache.Trim(podtest.OfJob(podtest.MainDone)),
+		pod: pod,
 		reader: &clusterReader{
 			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
 			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},
@@ -67,6 +72,16 @@ func newPodCase(tb testing.TB, policies int) podCase {
 			}}},
 		},
 	}
+}
+
+// cachedPod returns what the cache holds of the pod.
+func cachedPod(pod *corev1.Pod) *podcache.Pod {
+	encoded, err := pod.Marshal()
+	cached := &podcache.Pod{}
+	if err := errors.Join(err, cached.Unmarshal(encoded)); err != nil {
+		panic(err)
+	}
+	return cached
 }
 
 // newTestInformers returns informers that are never started. Tests fill their stores.

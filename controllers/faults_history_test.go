@@ -114,7 +114,7 @@ func (l *lagging) Pods(string) ([]*podcache.Pod, error) {
 	var list []*podcache.Pod
 	for i := range v.pods {
 		if pod := &v.pods[i]; !plan.HasTerminalPhase(pod) {
-			list = append(list, podcache.NewPod(pod))
+			list = append(list, cachedPod(pod))
 		}
 	}
 	return list, err

@@ -90,7 +90,7 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 
 // The initial list of pods enqueues every pod.
 func TestInitialListEnqueuesNoPodsOfOtherObjects(t *testing.T) {
-	all := []*podcache.Pod{podcache.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1"}})}
+	all := []*podcache.Pod{cachedPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1"}})}
 	h := enqueuePodsOf(func(client.Object) ([]*podcache.Pod, error) { return all, nil })
 	for inInitialList, want := range map[bool]int{true: 0, false: 1} {
 		queue := priorityqueue.New[reconcile.Request](t.Name())
@@ -110,7 +110,7 @@ func TestPodsWithEndedContainersComeFirst(t *testing.T) {
 			state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 		}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
-		return podcache.NewPod(p)
+		return cachedPod(p)
 	}
 	running1, running2, ended, live := pod("running-1", false), pod("running-2", false), pod("ended", true), pod("live", false)
 	update := func(queue podQueue) {

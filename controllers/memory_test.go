@@ -21,14 +21,14 @@ import (
 )
 
 // maxBytesPerPod is the memory limit for an unfinished, marked pod of a Job with one sidecar, without the queues.
-const maxBytesPerPod = 1900
+const maxBytesPerPod = 2000
 
 // The test counts reachable memory, which depends neither on the machine's load nor on the collector.
 func TestMemoryPerLivePod(t *testing.T) {
 	const pods = 5000
 	c := newPodCase(t, 1)
 	states := newPodStates(newReporter(&recordedEvents{}, nil, func(resolve.PolicyRef) {}), clock.RealClock{})
-	store := newTestInformers(&corev1.Pod{})[0].GetIndexer()
+	store := newTestInformers(&podcache.Pod{})[0].GetIndexer()
 	raw, err := podtest.OfJob(func(pod *corev1.Pod) {
 		for i := range pod.Status.ContainerStatuses {
 			status := &pod.Status.ContainerStatuses[i]
@@ -55,7 +55,7 @@ func TestMemoryPerLivePod(t *testing.T) {
 			v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + string(pod.UID),
 			v1alpha1.AnnotationMainContainers: v1alpha1.MainsRunning + "/" + string(pod.UID),
 		}
-		cached := podcache.NewPod(pod)
+		cached := cachedPod(pod)
 		if err := store.Add(cached); err != nil {
 			t.Fatal(err)
 		}

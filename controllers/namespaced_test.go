@@ -19,7 +19,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -62,7 +61,7 @@ func (f *fixture) startNamespaced(nodeKind string, namespaces ...string) {
 	options := testOptions()
 	options.WatchNamespaces, options.NodeKindRules = parsed.WatchNamespaces, parsed.NodeKindRules
 	options.Capabilities = parsed.Capabilities
-	mgr := f.newManagerAs(f.permit(namespaces...), func(o *manager.Options) { o.Cache = podcache.ManagerOptions(scheme, namespaces...) })
+	mgr := f.newManagerAs(f.permit(namespaces...), func(o *manager.Options) { o.Cache = f.cacheOptions(namespaces...) })
 	if err := Setup(f.Context(), mgr, options); err != nil {
 		f.Fatal(err)
 	}

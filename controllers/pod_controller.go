@@ -13,7 +13,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -86,10 +85,10 @@ func (r *PodReconciler) recoverReconcile(request ctrl.Request, err *error) {
 	if cause == nil {
 		return
 	}
-	podcache.ReportPanic(podcache.PanicInReconcile, request.NamespacedName, cause)
+	reportPanic(panicInReconcile, request.NamespacedName, cause)
 	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
 	if pod, readErr := r.reader.pods.Pod(request.NamespacedName); readErr == nil {
-		r.states.reporter.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil)
+		r.states.reporter.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonInternalError, panicMessage, nil)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -29,7 +28,7 @@ func (p poisonous) Policies(pod *corev1.Pod, namespaceLabels map[string]string) 
 }
 
 func TestPanicInReconcileAffectsOnePod(t *testing.T) {
-	podcache.Panics.Reset()
+	panics.Reset()
 	b := newBench(t, testOptions(), nil)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	poison, other := b.newPod("poison", podtest.MainDone), b.newPod("other", podtest.MainDone)
@@ -50,8 +49,8 @@ func TestPanicInReconcileAffectsOnePod(t *testing.T) {
 	}
 	b.reconcileStale(other)
 	b.wrote("PUT sidecarterminationpolicies/status", "PATCH pods/status")
-	for _, where := range []string{podcache.PanicInReconcile, podcache.PanicInStatus} {
-		if got := testutil.ToFloat64(podcache.Panics.WithLabelValues(where)); got != 1 {
+	for _, where := range []string{panicInReconcile, panicInStatus} {
+		if got := testutil.ToFloat64(panics.WithLabelValues(where)); got != 1 {
 			t.Errorf("%v panics are counted in %s", got, where)
 		}
 	}

@@ -165,7 +165,7 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, cached *podcache.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			podcache.ReportPanic(podcache.PanicInStatus, client.ObjectKeyFromObject(cached), cause)
+			reportPanic(panicInStatus, client.ObjectKeyFromObject(cached), cause)
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.

@@ -98,7 +98,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 		}
 		return found
 	}
-	ofPods, namespaced := informers(&corev1.Pod{}), informers(&v1alpha1.SidecarTerminationPolicy{})
+	ofPods, namespaced := informers(&podcache.Pod{}), informers(&v1alpha1.SidecarTerminationPolicy{})
 	if options.NodeKindRules.All == "" {
 		informers(&corev1.Node{})
 	}
@@ -228,7 +228,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	}
 	unfinished := mgr.GetCache()
 	watches := []source.Source{
-		source.Kind[client.Object](unfinished, &corev1.Pod{}, &podHandler{}),
+		source.Kind[client.Object](unfinished, &podcache.Pod{}, &podHandler{}),
 		source.Kind[client.Object](unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
 		queue,
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -414,6 +415,16 @@ func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	return f.newManagerAs(asOperator(), change...)
 }
 
+// cacheOptions returns the options of the operator's cache of the namespaces.
+func (f *fixture) cacheOptions(namespaces ...string) cache.Options {
+	f.Helper()
+	options, err := podcache.ManagerOptions(namespaces...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return options
+}
+
 // newManagerAs returns a manager with the permissions of the connection.
 func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Options)) manager.Manager {
 	f.Helper()
@@ -421,7 +432,7 @@ func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Opt
 	limited.Wrap(f.watches.wrap)
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
-		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), NewCache: podcache.NewCache, Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme, Cache: f.cacheOptions(), NewCache: podcache.NewCache, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, MapperProvider: schemes.NewMapper,
 	}
 	for _, c := range change {

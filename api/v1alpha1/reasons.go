@@ -51,7 +51,7 @@ const (
 	// ReasonInvalidAnnotation means that an annotation in which the operator records its attempts is corrupt, so that the
 	// operator leaves the pod alone.
 	ReasonInvalidAnnotation Reason = "InvalidAnnotation"
-	// ReasonPodTooLarge means that the pod has more containers than the operator handles.
+	// ReasonPodTooLarge means that the pod has more containers or larger fields than the operator handles.
 	ReasonPodTooLarge Reason = "PodTooLarge"
 	// ReasonInternalError means that the operator failed on the pod because of a bug, and leaves the pod alone.
 	ReasonInternalError Reason = "InternalError"

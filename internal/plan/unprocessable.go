@@ -20,7 +20,7 @@ func Unprocessable(pod *corev1.Pod) (v1alpha1.Reason, string) {
 	containers, statuses := len(pod.Spec.Containers)+len(pod.Spec.InitContainers), len(pod.Status.ContainerStatuses)
 	switch {
 	case isStub(pod):
-		return v1alpha1.Reason(pod.Status.Reason), pod.Status.Message
+		return v1alpha1.ReasonPodTooLarge, pod.Status.Message
 	case containers > MaxContainers:
 		return v1alpha1.ReasonPodTooLarge, fmt.Sprintf("the pod has %d containers; the operator ignores pods with more than %d", containers, MaxContainers)
 	case statuses > MaxContainers:
@@ -29,10 +29,10 @@ func Unprocessable(pod *corev1.Pod) (v1alpha1.Reason, string) {
 	return "", ""
 }
 
-// Stub returns what a cache holds instead of an unprocessable pod: its identity and the reason, nothing else. Users cannot
+// Stub returns what a cache holds instead of a pod that is too large: its identity and the message, nothing else. Users cannot
 // forge one, because the API server accepts no pod without a restartPolicy.
-func Stub(pod *corev1.Pod, reason v1alpha1.Reason, message string) *corev1.Pod {
-	stub := &corev1.Pod{Status: corev1.PodStatus{Reason: string(reason), Message: message}}
+func Stub(pod *corev1.Pod, message string) *corev1.Pod {
+	stub := &corev1.Pod{Status: corev1.PodStatus{Reason: string(v1alpha1.ReasonPodTooLarge), Message: message}}
 	stub.Namespace, stub.Name, stub.UID, stub.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
 	return stub
 }

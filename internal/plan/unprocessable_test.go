@@ -28,7 +28,7 @@ func TestUnprocessable(t *testing.T) {
 		"most containers":           {sized(plan.MaxContainers-1, 1, plan.MaxContainers), ""},
 		"too many containers":       {sized(plan.MaxContainers, 1, 0), v1alpha1.ReasonPodTooLarge},
 		"too many statuses":         {sized(1, 0, plan.MaxContainers+1), v1alpha1.ReasonPodTooLarge},
-		"stub":                      {plan.Stub(newPod(never), v1alpha1.ReasonInternalError, "panic"), v1alpha1.ReasonInternalError},
+		"stub":                      {plan.Stub(newPod(never), "too many bytes"), v1alpha1.ReasonPodTooLarge},
 		"pod with a reason":         {evicted, ""},
 		"pod without restartPolicy": {newPod(""), ""},
 	} {

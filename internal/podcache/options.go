@@ -4,28 +4,33 @@ package podcache
 
 import (
 	"context"
+	"errors"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
 // ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster.
-// Of pods it holds the unfinished ones that can finish, selected by the API server, and of every object only the fields that the
-// operator reads. Pods are read through Stores. Callers share other cached objects and must not change them. The cache logs when a kind
-// is no longer served.
-func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options {
+// Of pods it holds the unfinished ones that can finish, selected by the API server, as objects of type Pod, which are read through
+// Stores. Callers share other cached objects and must not change them. The cache logs when a kind is no longer served.
+func ManagerOptions(namespaces ...string) (cache.Options, error) {
+	scheme, err := newScheme()
 	byObject := crr.CacheOptions()
-	byObject[&corev1.Pod{}] = cache.ByObject{Field: observe.UnfinishedPods(), Transform: recovering(compactPod)}
-	byObject[&corev1.Node{}] = cache.ByObject{Transform: recovering(trimNode), UnsafeDisableDeepCopy: ptr.To(true)}
+	byObject[&Pod{}] = cache.ByObject{Field: observe.UnfinishedPods()}
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)}
 	return cache.Options{
 		Scheme:                      scheme,
 		ByObject:                    byObject,
@@ -33,7 +38,19 @@ func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options 
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultWatchErrorHandler:    (&unservedKinds{since: map[*toolscache.Reflector]string{}}).watchFailed,
 		ReaderFailOnMissingInformer: true,
-	}
+	}, err
+}
+
+// newScheme returns a scheme of the cached kinds, in which pods are of type Pod: the client decodes them to it.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	core := corev1.SchemeGroupVersion
+	scheme.AddKnownTypes(core, &corev1.Node{}, &corev1.NodeList{})
+	scheme.AddKnownTypeWithName(core.WithKind("Pod"), &Pod{})
+	scheme.AddKnownTypeWithName(core.WithKind("PodList"), &PodList{})
+	metav1.AddToGroupVersion(scheme, core)
+	return scheme, errors.Join(
+		admissionregistrationv1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), crr.AddToScheme(scheme))
 }
 
 // onlyIn returns the option of caches of the namespaces, or of the whole cluster if there are none.

@@ -3,19 +3,27 @@
 package podcache
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// Pod is an unfinished pod as the cache holds it: encoded, which takes a fraction of the memory, and garbage collections need not scan
-// it. Pods are shared and must not be changed.
+// maxBytes bounds what the cache holds of a pod.
+const maxBytes = 1024 * plan.MaxContainers
+
+// Pod is an unfinished pod as the cache holds it: the fields that the operator reads, encoded as the API server sent them. That takes a
+// fraction of the memory and time of a corev1.Pod, and garbage collections need not scan it. Pods are shared and must not be changed.
 type Pod struct {
-	// ObjectMeta has the namespace, name and resourceVersion, nothing else.
+	// ObjectMeta has the namespace, name and resourceVersion, nothing else. A bookmark of a watch has no name, but annotations.
 	metav1.ObjectMeta
 	// Ended is whether a container has ended.
 	Ended bool
@@ -24,32 +32,59 @@ type Pod struct {
 	encoded []byte
 }
 
-// NewPod returns what the cache holds of the pod, which it does not change: the fields that Trim keeps.
-func NewPod(pod *corev1.Pod) *Pod {
-	trimmed := Trim(pod)
-	encoded, err := trimmed.Marshal()
+// Fields of an encoded pod.
+var (
+	podName         = numbersOf("ObjectMeta.Name")
+	podNamespace    = numbersOf("ObjectMeta.Namespace")
+	podUID          = numbersOf("ObjectMeta.UID")
+	podVersion      = numbersOf("ObjectMeta.ResourceVersion")
+	podNode         = numbersOf("Spec.NodeName")
+	containersEnded = numbersOf("Status.ContainerStatuses.State.Terminated")
+)
+
+// Unmarshal sets the pod to one in protobuf. A pod that is too large becomes a plan.Stub. One goroutine decodes all watch events, of pods
+// that users control.
+func (p *Pod) Unmarshal(data []byte) error {
+	encoded, err := kept.appendKept(make([]byte, 0, len(data)), data)
 	if err != nil {
-		// The API server sends pods in the same encoding. The transform of the cache recovers.
-		panic(fmt.Errorf("encode pod: %w", err))
+		return fmt.Errorf("decode pod: %w", err)
 	}
-	return &Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, ResourceVersion: pod.ResourceVersion},
-		Ended:      slices.ContainsFunc(trimmed.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil }),
-		node:       trimmed.Spec.NodeName,
-		encoded:    encoded,
+	text := func(numbers []protowire.Number) string {
+		content, _ := first(encoded, numbers...)
+		return string(content)
 	}
+	p.Reset()
+	p.Namespace, p.Name, p.ResourceVersion, p.node = text(podNamespace), text(podName), text(podVersion), text(podNode)
+	_, p.Ended = first(encoded, containersEnded...)
+	if size := len(encoded); size > maxBytes {
+		pod := &corev1.Pod{ObjectMeta: p.ObjectMeta}
+		pod.UID = types.UID(text(podUID))
+		message := fmt.Sprintf("the operator reads %d bytes of the pod; it ignores pods with more than %d", size, maxBytes)
+		if encoded, err = plan.Stub(pod, message).Marshal(); err != nil {
+			return fmt.Errorf("encode stub of pod: %w", err)
+		}
+	}
+	p.encoded = bytes.Clone(encoded)
+	if p.Name == "" {
+		bookmark, err := p.DecodeMetadata()
+		if err != nil {
+			return err
+		}
+		p.Annotations = bookmark.Annotations
+	}
+	return nil
 }
 
-// compactPod is the transform of the cache of pods. It returns any other object unchanged, and so a pod that is compact already: the
-// informer transforms the pods of its first list twice.
-func compactPod(object any) any {
-	if pod, ok := object.(*corev1.Pod); ok {
-		return NewPod(pod)
-	}
-	return object
-}
+// Reset makes the pod empty.
+func (p *Pod) Reset() { *p = Pod{} }
 
-// Decode returns a copy of the trimmed pod.
+// errJSON is returned because the cache asks for protobuf.
+var errJSON = errors.New("decode pods: they are in JSON, want protobuf")
+
+// UnmarshalJSON fails.
+func (p *Pod) UnmarshalJSON([]byte) error { return errJSON }
+
+// Decode returns a copy of the pod with the fields that the cache keeps.
 func (p *Pod) Decode() (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := pod.Unmarshal(p.encoded); err != nil {
@@ -58,7 +93,7 @@ func (p *Pod) Decode() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// DecodeMetadata returns a copy of the trimmed pod's metadata, at a fraction of the cost of Decode.
+// DecodeMetadata returns a copy of the pod's metadata that the cache keeps, at a fraction of the cost of Decode.
 func (p *Pod) DecodeMetadata() (*metav1.PartialObjectMetadata, error) {
 	// All kinds encode their metadata as the same field. This one skips other fields.
 	metadata := &metav1.PartialObjectMetadata{}
@@ -73,3 +108,43 @@ func (p *Pod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind 
 
 // DeepCopyObject returns the pod itself, because it must not be changed.
 func (p *Pod) DeepCopyObject() runtime.Object { return p }
+
+// PodList is a list of pods. API servers without streaming lists send it.
+type PodList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []Pod
+}
+
+// Unmarshal sets the list to one in protobuf, and its pods as Pod.Unmarshal does.
+func (l *PodList) Unmarshal(data []byte) error {
+	l.Reset()
+	for len(data) > 0 {
+		field, err := nextField(data)
+		if err != nil {
+			return fmt.Errorf("decode list of pods: %w", err)
+		}
+		data = data[len(field.encoded):]
+		// Every list has its metadata in field 1 and its items in field 2.
+		switch field.number {
+		case 1:
+			err = l.ListMeta.Unmarshal(field.content)
+		case 2:
+			l.Items = append(l.Items, Pod{})
+			err = l.Items[len(l.Items)-1].Unmarshal(field.content)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Reset makes the list empty.
+func (l *PodList) Reset() { *l = PodList{} }
+
+// UnmarshalJSON fails.
+func (l *PodList) UnmarshalJSON([]byte) error { return errJSON }
+
+// DeepCopyObject returns the list itself, because it must not be changed.
+func (l *PodList) DeepCopyObject() runtime.Object { return l }

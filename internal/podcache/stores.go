@@ -35,7 +35,7 @@ func NewStores(informers []toolscache.SharedIndexInformer) (Stores, error) {
 
 func nodeName(object any) ([]string, error) { return []string{object.(*Pod).node}, nil }
 
-// Pod returns a copy of the unfinished pod with the fields that Trim keeps. The error is NotFound if the pod has finished or was deleted.
+// Pod returns a copy of the unfinished pod with the fields that the cache keeps. The error is NotFound if the pod has finished or was deleted.
 func (s Stores) Pod(key types.NamespacedName) (*corev1.Pod, error) {
 	for _, store := range s.stores {
 		object, found, err := store.GetByKey(key.String())

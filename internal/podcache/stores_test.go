@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -62,10 +61,10 @@ func newTestStores(t *testing.T, pods ...[]*corev1.Pod) Stores {
 	t.Helper()
 	var informers []toolscache.SharedIndexInformer
 	for _, of := range pods {
-		informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0,
+		informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &Pod{}, 0,
 			toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 		for _, pod := range of {
-			if err := informer.GetIndexer().Add(NewPod(pod)); err != nil {
+			if err := informer.GetIndexer().Add(newTestPod(t, pod)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,7 +78,10 @@ func newTestStores(t *testing.T, pods ...[]*corev1.Pod) Stores {
 }
 
 func TestCacheDropsManagedFields(t *testing.T) {
-	options := ManagerOptions(runtime.NewScheme())
+	options, err := ManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
 	object := &metav1.PartialObjectMetadata{}
 	object.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	if _, err := options.DefaultTransform(object); err != nil || object.ManagedFields != nil {

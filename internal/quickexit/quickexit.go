@@ -32,7 +32,8 @@ const preferred = "/usr/local/bin/"
 // have at most as many bytes.
 const maxCommand = 1024
 
-const pathVariable = "PATH"
+// PathVariable is the environment variable that changes where a command without a path is found.
+const PathVariable = "PATH"
 
 var directories = strings.Split(SearchPath, ":")
 
@@ -106,7 +107,7 @@ func candidatesOf(container *corev1.Container) ([]string, error) {
 }
 
 func setsPath(container *corev1.Container) bool {
-	return slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == pathVariable })
+	return slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == PathVariable })
 }
 
 // firstHidden returns the index of the first candidate that a volume or a device hides, and where that is mounted. If none
@@ -132,30 +133,6 @@ func firstHidden(container *corev1.Container, candidates []string) (index int, m
 		check(container.VolumeDevices[i].DevicePath)
 	}
 	return index, mount
-}
-
-// Trim returns a container with only what CoversContainer reads: the first word of the command, whether the container sets
-// PATH, and one mount that hides the command. CoversContainer gives the same result for both containers and every coverage.
-// Trim cuts a command that is too long, and shares other texts with the container, but nothing else.
-func Trim(container *corev1.Container) corev1.Container {
-	var trimmed corev1.Container
-	if len(container.Command) > 0 {
-		word := container.Command[0]
-		if len(word) > maxCommand {
-			word = word[:maxCommand+1] // it stays too long
-		}
-		trimmed.Command = []string{word}
-		if !strings.Contains(word, "/") && setsPath(container) {
-			trimmed.Env = []corev1.EnvVar{{Name: pathVariable}}
-		}
-	}
-	// An error depends on the command alone, whatever is mounted.
-	if candidates, err := candidatesOf(container); err == nil {
-		if hidden, mount := firstHidden(container, candidates); hidden < len(candidates) {
-			trimmed.VolumeMounts = []corev1.VolumeMount{{MountPath: mount}}
-		}
-	}
-	return trimmed
 }
 
 // validatePath fails unless the path can be a file of an image that is visible in containers.

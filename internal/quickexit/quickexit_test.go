@@ -3,14 +3,12 @@
 package quickexit_test
 
 import (
-	"fmt"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/internal/quickexit"
@@ -65,7 +63,6 @@ func TestCoversContainer(t *testing.T) {
 			if err := quickexit.CoversContainer(quickexit.CoverageOf(quickexit.Everything), &test.container); err != nil {
 				t.Errorf("an image that covers every command does not: %v", err)
 			}
-			checkTrim(t, test.container)
 		})
 	}
 }
@@ -130,69 +127,6 @@ func TestDocumentationListsTheDefaultPaths(t *testing.T) {
 	}
 	if !strings.Contains(string(content), quickexit.SearchPath) || !strings.Contains(string(content), quickexit.User) {
 		t.Error("docs/quick-exit-image.md names another PATH or user")
-	}
-}
-
-func TestTrim(t *testing.T) {
-	full := mounted("/data", mounted("/usr/bin", withPath("/opt", corev1.Container{Name: "c", Image: "i", WorkingDir: "/app"})))
-	full.Env = append(full.Env, corev1.EnvVar{Name: "SECRET", Value: "hunter2"})
-	for name, test := range map[string]struct {
-		words []string
-		want  corev1.Container
-	}{
-		"no command":          {nil, corev1.Container{}},
-		"a path":              {[]string{"/bin/sh", "-c", "a long script"}, command("/bin/sh")},
-		"a path below volume": {[]string{"/usr/bin/sh", "-c"}, corev1.Container{Command: []string{"/usr/bin/sh"}, VolumeMounts: []corev1.VolumeMount{{MountPath: "/usr/bin"}}}},
-		"a relative path":     {[]string{"./run", "now"}, command("./run")},
-		"a name":              {[]string{"run", "now"}, corev1.Container{Command: []string{"run"}, Env: []corev1.EnvVar{{Name: "PATH"}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			full.Command = test.words
-			if diff := cmp.Diff(test.want, quickexit.Trim(&full)); diff != "" {
-				t.Errorf("trimmed container (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// FuzzTrim makes containers of arbitrary texts, with up to thousands of mounts.
-func FuzzTrim(f *testing.F) {
-	f.Add("/bin/sh", "", "/data", "/dev/xvda", uint16(0), uint16(0))
-	f.Add("sh", "/opt/bin", "bin", "/usr/..", uint16(0), uint16(300))
-	f.Add("/a/../b", "", "//", "", uint16(1020), uint16(5))
-	f.Add("$(SHELL)", "$(PATH)", "/quick-exit", ".", uint16(9), uint16(0))
-	f.Fuzz(func(t *testing.T, word, search, mount, device string, padding, mounts uint16) {
-		container := command(word+strings.Repeat("w", int(padding)), "-c")
-		if search != "" {
-			container = withPath(search, container)
-		}
-		for i := range mounts {
-			container = mounted(fmt.Sprintf("/m%d/../%s", i, search), container)
-		}
-		container = mounted(mount, container)
-		container.VolumeDevices = []corev1.VolumeDevice{{DevicePath: device}}
-		checkTrim(t, container)
-	})
-}
-
-// checkTrim fails unless every coverage gives the same result for the trimmed container as for the full one. Trimming again must
-// change nothing, and Trim must not modify its argument.
-func checkTrim(t *testing.T, container corev1.Container) {
-	t.Helper()
-	before := container.DeepCopy()
-	trimmed := quickexit.Trim(&container)
-	for _, entries := range [][]string{nil, {"*"}, {"/a"}, {"/a/b", "/bin/sh"}, {"/quick-exit"}, {"x"}} {
-		coverage := quickexit.CoverageOf(entries...)
-		full, got := quickexit.CoversContainer(coverage, &container), quickexit.CoversContainer(coverage, &trimmed)
-		if fmt.Sprint(full) != fmt.Sprint(got) {
-			t.Errorf("coverage %q: %v for the full container, %v for the trimmed one\nfull %+v\ntrimmed %+v", coverage, full, got, container, trimmed)
-		}
-	}
-	if diff := cmp.Diff(trimmed, quickexit.Trim(&trimmed)); diff != "" {
-		t.Errorf("trimming twice is not trimming once:\n%s", diff)
-	}
-	if diff := cmp.Diff(before, &container); diff != "" {
-		t.Errorf("the container was changed:\n%s", diff)
 	}
 }
 

@@ -35,7 +35,7 @@ func IsImageReference(text string) bool {
 func readEnv(container *corev1.Container) envDeclaration {
 	var d envDeclaration
 	terminate, image := false, ""
-	for _, variable := range ConventionVariables(container) {
+	for _, variable := range conventionVariables(container) {
 		if variable.ValueFrom != nil {
 			d.warn(container.Name, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
 				"container %s: environment variable %s has no literal value, and the operator cannot read valueFrom; set value instead",
@@ -79,9 +79,9 @@ func isConventionVariable(name string) bool {
 	return false
 }
 
-// ConventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
+// conventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
 // most three.
-func ConventionVariables(container *corev1.Container) []*corev1.EnvVar {
+func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
 	var last []*corev1.EnvVar
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		variable := &container.Env[i]

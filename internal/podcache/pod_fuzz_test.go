@@ -64,7 +64,7 @@ func testCachedPod(t *testing.T, data []byte) {
 		return []any{resolution, decisionAt(now, plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: node, Capabilities: capabilities})}
 	}
 	before := pod.DeepCopy()
-	compact := NewPod(pod)
+	compact := newTestPod(t, pod)
 	cached, err := compact.Decode()
 	if err != nil {
 		t.Fatal(err)
@@ -168,4 +168,21 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		pod.Annotations[v1alpha1.AnnotationSidecars] = value
 	}
 	return pod
+}
+
+// FuzzUnmarshal decodes bytes that need not be a pod.
+func FuzzUnmarshal(f *testing.F) {
+	encoded, err := fullPod().Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(encoded)
+	f.Add(encoded[:len(encoded)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pod := &Pod{}
+		if err := pod.Unmarshal(data); err == nil && len(pod.encoded) > max(len(data), maxBytes) {
+			t.Errorf("%d bytes became %d", len(data), len(pod.encoded))
+		}
+		_ = (&PodList{}).Unmarshal(data)
+	})
 }

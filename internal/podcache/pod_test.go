@@ -3,9 +3,8 @@
 package podcache
 
 import (
+	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,14 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/terminator"
-	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // fullPod has a value in every field that is kept, and in many that are not.
@@ -101,7 +100,7 @@ func fullPod() *corev1.Pod {
 	}
 }
 
-func TestTrimKeepsFieldsThatAreRead(t *testing.T) {
+func TestPodHasFieldsThatAreRead(t *testing.T) {
 	pod := fullPod()
 	then := metav1.NewTime(podtest.Noon)
 	want := &corev1.Pod{
@@ -110,115 +109,113 @@ func TestTrimKeepsFieldsThatAreRead(t *testing.T) {
 			Labels: map[string]string{"team": "etl"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationIgnoredExitCodes: "proxy,tunnel", v1alpha1.AnnotationEnd: "PodPhase/4a1b",
-				v1alpha1.AnnotationMainContainers: "Running/4a1b", corev1.MirrorPodAnnotationKey: "",
+				v1alpha1.AnnotationMainContainers: "Running/4a1b", corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6",
 			},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", RestartPolicy: corev1.RestartPolicyOnFailure, TerminationGracePeriodSeconds: ptr.To[int64](5),
-			ActiveDeadlineSeconds: ptr.To[int64](600), ResourceClaims: []corev1.PodResourceClaim{{}},
+			ActiveDeadlineSeconds: ptr.To[int64](600), ResourceClaims: pod.Spec.ResourceClaims,
 			InitContainers: []corev1.Container{
+				{Name: "setup"},
 				{Name: "retry", RestartPolicy: pod.Spec.InitContainers[1].RestartPolicy, RestartPolicyRules: pod.Spec.InitContainers[1].RestartPolicyRules},
 				{Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 			},
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:v1", RestartPolicy: pod.Spec.Containers[0].RestartPolicy, RestartPolicyRules: pod.Spec.Containers[0].RestartPolicyRules},
 				{
-					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy"}, Env: []corev1.EnvVar{
-						{Name: "PATH"}, {Name: v1alpha1.EnvTerminate, Value: "true"},
-						{Name: v1alpha1.EnvIgnoreExitCode, ValueFrom: &corev1.EnvVarSource{}},
-					},
+					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy"}, Env: pod.Spec.Containers[1].Env[1:],
+					VolumeMounts: []corev1.VolumeMount{{MountPath: "/data"}, {MountPath: "/opt/bin"}},
 				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},
 		},
 		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, Reason: some, StartTime: &then,
+			Phase: corev1.PodRunning, Reason: "Evicted", StartTime: &then,
 			Conditions: []corev1.PodCondition{
-				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse},
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue},
+				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: "why", LastTransitionTime: then},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "long", LastTransitionTime: then},
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "main", ContainerID: some, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: then, FinishedAt: then}}},
-				{Name: "proxy", ContainerID: some, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: then}}},
+				{Name: "main", ContainerID: "containerd://1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: then, FinishedAt: then}}},
+				{Name: "proxy", ContainerID: "containerd://2", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: then}}},
 				{Name: "tunnel", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
 			},
 		},
 	}
-	if diff := cmp.Diff(want, Trim(pod)); diff != "" {
-		t.Errorf("trimmed pod (-want +got):\n%s", diff)
+	cached := newTestPod(t, pod)
+	got, err := cached.Decode()
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("decoded pod: error %v (-want +got):\n%s", err, diff)
+	}
+	meta := metav1.ObjectMeta{Name: "job-1", Namespace: "batch", ResourceVersion: "17"}
+	if diff := cmp.Diff(meta, cached.ObjectMeta); diff != "" || !cached.Ended || cached.node != "node-1" {
+		t.Errorf("ended %t, node %q, metadata (-want +got):\n%s", cached.Ended, cached.node, diff)
 	}
 }
 
-// A user who may write to pods must not be able to fill the operator's memory by annotations.
-func TestTrimCutsLongRecords(t *testing.T) {
-	long := strings.Repeat(" ", 200<<10)
-	pod := podtest.New(func(p *corev1.Pod) {
-		p.Annotations = map[string]string{
-			v1alpha1.AnnotationImageSwap: "{}" + long, v1alpha1.AnnotationIgnoredExitCodes: "proxy" + long,
-			v1alpha1.AnnotationEnd: "PodPhase/" + long, v1alpha1.AnnotationMainContainers: "Running" + long + "/" + string(p.UID),
-		}
-	})
-	kept := Trim(pod)
-	for _, annotation := range []string{
-		v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
+// newTestPod returns what the cache holds of the pod.
+func newTestPod(tb testing.TB, pod *corev1.Pod) *Pod {
+	tb.Helper()
+	encoded, err := pod.Marshal()
+	cached := &Pod{}
+	if err := errors.Join(err, cached.Unmarshal(encoded)); err != nil {
+		tb.Fatal(err)
+	}
+	return cached
+}
+
+// The API server sends every kind within the same envelope.
+func TestCacheDecodesWhatTheAPIServerSends(t *testing.T) {
+	ofCache, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bookmark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "17", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	listKind := metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}
+	first, second := fullPod(), podtest.New()
+	for name, tc := range map[string]struct{ sent, want runtime.Object }{
+		"pod":      {first, newTestPod(t, first)},
+		"bookmark": {bookmark, &Pod{ObjectMeta: bookmark.ObjectMeta, encoded: newTestPod(t, bookmark).encoded}},
+		"list": {
+			&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "18", Continue: "more"}, Items: []corev1.Pod{*first, *second}},
+			&PodList{TypeMeta: listKind, ListMeta: metav1.ListMeta{ResourceVersion: "18", Continue: "more"}, Items: []Pod{*newTestPod(t, first), *newTestPod(t, second)}},
+		},
+		"empty list": {&corev1.PodList{}, &PodList{TypeMeta: listKind}},
 	} {
-		if length := len(kept.Annotations[annotation]); length == 0 || length > 4<<10 {
-			t.Errorf("%d bytes are kept of %s", length, annotation)
-		}
-	}
-	_, full := (&image.Terminator{}).Observe(t.Context(), pod)
-	_, part := (&image.Terminator{}).Observe(t.Context(), kept)
-	if diff := cmp.Diff(fmt.Sprint(full), fmt.Sprint(part)); diff != "" || !errors.Is(full, terminator.ErrInvalidAnnotation) {
-		t.Errorf("the error is %v (-full +trimmed):\n%s", full, diff)
-	}
-}
-
-func TestTrimKeepsDeclaredSidecars(t *testing.T) {
-	const key, limit = v1alpha1.AnnotationSidecars, resolve.MaxListBytes
-	for length, kept := range map[int]int{0: 0, limit: limit, limit + 1: limit + 1, 200 << 10: limit + 1} {
-		trimmed := Trim(podtest.New(func(p *corev1.Pod) {
-			p.Annotations = map[string]string{key: strings.Repeat("x", length), "example.com/other": "main"}
-		}))
-		if diff := cmp.Diff(map[string]string{key: strings.Repeat("x", kept)}, trimmed.Annotations); diff != "" {
-			t.Errorf("annotations (-want +got):\n%s", diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			protobuf, _ := runtime.SerializerInfoForMediaType(clientgoscheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+			sent, err := runtime.Encode(clientgoscheme.Codecs.EncoderForVersion(protobuf.Serializer, corev1.SchemeGroupVersion), tc.sent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := runtime.Decode(serializer.NewCodecFactory(ofCache).UniversalDeserializer(), sent)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Pod{})); diff != "" || err != nil {
+				t.Errorf("error %v, decoded (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
 
-// A node keeps what plan.NodeKindRules read, and the version and features of its kubelet unless the node has written long ones.
-func TestTrimNode(t *testing.T) {
-	labels := map[string]string{"type": "virtual-kubelet", "other": "label"}
-	taints := []corev1.Taint{{Key: "other"}, {Key: "virtual-kubelet.io/provider", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
-	for version, kept := range map[string]string{"v1.36.3": "v1.36.3", strings.Repeat("v", 300): ""} {
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: labels, Annotations: map[string]string{"a": "b"}},
-			Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: taints},
-			Status: corev1.NodeStatus{
-				Images:           []corev1.ContainerImage{{SizeBytes: 1}},
-				NodeInfo:         corev1.NodeSystemInfo{KubeletVersion: version, KernelVersion: "6.1"},
-				DeclaredFeatures: append([]string{"A", strings.Repeat("f", 300)}, slices.Repeat([]string{"B"}, 300)...),
-				Conditions:       []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			},
-		}
-		want := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: labels},
-			Spec:       corev1.NodeSpec{Taints: taints},
-			Status: corev1.NodeStatus{
-				NodeInfo:         corev1.NodeSystemInfo{KubeletVersion: kept},
-				DeclaredFeatures: append([]string{"A"}, slices.Repeat([]string{"B"}, maxFeatures-2)...),
-			},
-		}
-		if diff := cmp.Diff(want, trimNode(node)); diff != "" {
-			t.Errorf("trimmed node (-want +got):\n%s", diff)
+func TestCacheDecodesNoJSON(t *testing.T) {
+	for _, object := range []any{&Pod{}, &PodList{}} {
+		if err := json.Unmarshal([]byte("{}"), object); !errors.Is(err, errJSON) {
+			t.Errorf("%T: error %v, want %v", object, err, errJSON)
 		}
 	}
 }
 
-func TestTrimLeavesOtherObjects(t *testing.T) {
-	tombstone := toolscache.DeletedFinalStateUnknown{Key: "batch/job-1"}
-	for name, trim := range map[string]func(any) any{"pods": compactPod, "nodes": trimNode} {
-		if got := trim(tombstone); got != any(tombstone) {
-			t.Errorf("%s: got %v", name, got)
+// A user who may write to pods must not be able to fill the operator's memory.
+func TestLargePodBecomesStub(t *testing.T) {
+	for length, want := range map[int]v1alpha1.Reason{100 << 10: "", 200 << 10: v1alpha1.ReasonPodTooLarge} {
+		pod := podtest.New(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: strings.Repeat("x", length), "example.com/large": strings.Repeat("x", 1<<20)}
+		})
+		got, err := newTestPod(t, pod).Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reason, message := plan.Unprocessable(got); reason != want || (message == "") != (want == "") || got.UID != pod.UID {
+			t.Errorf("%d bytes: reason %q, message %q, UID %q", length, reason, message, got.UID)
 		}
 	}
 }
