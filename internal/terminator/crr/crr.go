@@ -49,11 +49,15 @@ const (
 	// ttlAfterFinished keeps finished CRRs longer than the longest wait between two attempts, so that the operator can
 	// count the attempts.
 	ttlAfterFinished = 30 * time.Minute
+	// maxCacheLag is how long OpenKruise's cache of pods may lag behind the end of a container before its denial counts.
+	maxCacheLag = time.Minute
 )
 
 // ErrDenied means that a CRR cannot be created: OpenKruise's webhook denied it or did not answer, or its name is taken. The
 // caller may use another mode.
 var ErrDenied = errors.New("the ContainerRecreateRequest was denied")
+
+var resourceOfCRRs = kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
 
 // Terminator carries out mode CRR.
 type Terminator struct {
@@ -109,8 +113,8 @@ func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.
 }
 
 // Terminate deletes the CRRs that the action supersedes and creates one for its containers. It returns false when the CRR
-// exists already, a conflict when a superseded one has been replaced since it was read, and ErrDenied when OpenKruise denies
-// the CRR or another object has its name.
+// exists already, a conflict when a superseded one has been replaced since it was read or OpenKruise's cache of pods is stale,
+// and ErrDenied when OpenKruise denies the CRR or another object has its name.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	for _, superseded := range action.Supersedes {
 		if err := t.delete(ctx, pod.Namespace, crrName(pod.UID, superseded.Number), superseded.UID); err != nil {
@@ -121,6 +125,9 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	switch err := t.Client.Create(ctx, crr); {
 	case apierrors.IsAlreadyExists(err):
 		return false, t.checkExisting(ctx, crr, pod.UID)
+	case isStale(err) && t.hasJustEnded(pod):
+		// The webhook's own text would make the conflict a denial.
+		return false, apierrors.NewConflict(resourceOfCRRs, crr.Name, errors.New("OpenKruise has a stale status of the pod"))
 	case optionalkind.IsDenial(err):
 		return false, fmt.Errorf("%w: %w", ErrDenied, err)
 	case err != nil:
@@ -136,12 +143,28 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
+// isStale reports whether OpenKruise denied the CRR because it does not know the pod, or that its container has started, which the
+// operator knows. Its webhook reads a cache (injectPodIntoContainerRecreateRequest in
+// pkg/webhook/containerrecreaterequest/mutating/crr_mutating_handler.go).
+func isStale(err error) bool {
+	return optionalkind.IsDenial(err) && slices.ContainsFunc(
+		[]string{"no found Pod named ", "containerStatus in Pod Status", "no containerID in "},
+		func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// hasJustEnded reports whether a container of the pod has ended within maxCacheLag.
+func (t *Terminator) hasJustEnded(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		end := status.State.Terminated
+		return end != nil && t.Clock.Since(end.FinishedAt.Time) < maxCacheLag
+	})
+}
+
 // checkExisting returns nil if Observe will recognize the existing object with the CRR's name once the cache has it. Otherwise
 // the attempt would stay invisible and each retry would fail here, so it returns ErrDenied. It returns a conflict if the object
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
-	crrs := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
-	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, crrs, client.ObjectKeyFromObject(crr))
+	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, resourceOfCRRs, client.ObjectKeyFromObject(crr))
 	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -199,6 +200,37 @@ func TestCreateErrors(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.deleted, s.deleted); diff != "" {
 				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The webhook's texts are of OpenKruise 1.8 and 1.9.
+func TestStaleCacheOfOpenKruise(t *testing.T) {
+	conflict := func(err error) bool {
+		return apierrors.IsConflict(err) && !errors.Is(err, ErrDenied) && !optionalkind.IsDenial(err)
+	}
+	denied := func(err error) bool { return !apierrors.IsConflict(err) && errors.Is(err, ErrDenied) }
+	for name, tc := range map[string]struct {
+		text  string
+		ended time.Duration
+		want  func(error) bool
+	}{
+		"unknown pod":                {"no found Pod named job-1", time.Second, conflict},
+		"no status of the container": {"not found proxy containerStatus in Pod Status", time.Second, conflict},
+		"container has not started":  {"no containerID in proxy containerStatus, maybe the container has not been initialized", 59 * time.Second, conflict},
+		"cache stays stale":          {"no containerID in proxy containerStatus, maybe the container has not been initialized", time.Minute, denied},
+		"another denial":             {"container proxy not found in Pod", time.Second, denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := pod.DeepCopy()
+			ended.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(stopped.Now().Add(-tc.ended))},
+			}}}
+			denial := apierrors.NewBadRequest(`admission webhook "mcontainerrecreaterequest.kb.io" denied the request: ` + tc.text)
+			s := &server{err: denial}
+			if _, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), ended, plan.Action{}); !tc.want(err) {
+				t.Errorf("error %v", err)
 			}
 		})
 	}
