@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -31,17 +30,5 @@ func TestLogsHaveNoControlCharacters(t *testing.T) {
 				t.Errorf("the log is not JSON: %s", out.String())
 			}
 		})
-	}
-}
-
-func TestSchemeHasEveryCachedType(t *testing.T) {
-	caches, err := podcache.ManagerOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for object := range caches.ByObject {
-		if _, _, err := caches.Scheme.ObjectKinds(object); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -64,7 +64,8 @@ func fullPod() *corev1.Pod {
 				{Name: "main", Image: "main:v1", Args: []string{"run"}, Resources: limits, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules},
 				{
 					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy", "-c", "/data/envoy.yaml"}, WorkingDir: "/data", Env: env,
-					VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tools", MountPath: "/opt/bin", ReadOnly: true}},
+					VolumeMounts:  []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tools", MountPath: "/opt/bin", ReadOnly: true}},
+					VolumeDevices: []corev1.VolumeDevice{{Name: "disk", DevicePath: "/dev/xvda"}},
 				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},
@@ -124,7 +125,8 @@ func TestPodHasFieldsThatAreRead(t *testing.T) {
 				{Name: "main", Image: "main:v1", RestartPolicy: pod.Spec.Containers[0].RestartPolicy, RestartPolicyRules: pod.Spec.Containers[0].RestartPolicyRules},
 				{
 					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy"}, Env: pod.Spec.Containers[1].Env[1:],
-					VolumeMounts: []corev1.VolumeMount{{MountPath: "/data"}, {MountPath: "/opt/bin"}},
+					VolumeMounts:  []corev1.VolumeMount{{MountPath: "/data"}, {MountPath: "/opt/bin"}},
+					VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/xvda"}},
 				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},

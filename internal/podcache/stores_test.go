@@ -91,3 +91,15 @@ func TestCacheDropsManagedFields(t *testing.T) {
 		t.Error("a read of an undeclared kind would start an informer")
 	}
 }
+
+func TestSchemeHasEveryCachedType(t *testing.T) {
+	options, err := ManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object := range options.ByObject {
+		if _, _, err := options.Scheme.ObjectKinds(object); err != nil {
+			t.Error(err)
+		}
+	}
+}

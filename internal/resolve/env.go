@@ -22,12 +22,12 @@ type envDeclaration struct {
 
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
-// MaxImage limits an image reference to the same length as in a policy.
-const MaxImage = 512
+// maxImage limits an image reference to the same length as in a policy.
+const maxImage = 512
 
 // IsImageReference reports whether the API accepts the text as a policy's image. It rejects $(VARIABLE), for example.
 func IsImageReference(text string) bool {
-	return len(text) <= MaxImage && imageReference.MatchString(text)
+	return len(text) <= maxImage && imageReference.MatchString(text)
 }
 
 // readEnv reads OpenKruise's convention. If a name occurs several times, the last variable counts, as in the container's
@@ -97,7 +97,7 @@ func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) st
 	if variable.Value != "" && !IsImageReference(variable.Value) {
 		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
 			"container %s: environment variable %s is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1",
-			container, variable.Name, variable.Value, MaxImage))
+			container, variable.Name, variable.Value, maxImage))
 		return ""
 	}
 	return variable.Value

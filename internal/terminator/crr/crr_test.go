@@ -146,10 +146,9 @@ func TestCRRIsKeptIfContainersMayRestart(t *testing.T) {
 }
 
 func TestCreateErrors(t *testing.T) {
-	requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
 	webhook, down, broken := apierrors.NewBadRequest("why"), errors.New("connection refused"), errors.New("broken")
-	taken := apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0")
-	replaced := apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed"))
+	taken := apierrors.NewAlreadyExists(resourceOfCRRs, "sidecar-termination-4a1b-0")
+	replaced := apierrors.NewConflict(resourceOfCRRs, "sidecar-termination-4a1b-0", errors.New("precondition failed"))
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	own := func(change func(*kruise.ContainerRecreateRequest)) *kruise.ContainerRecreateRequest {
 		request := newCRR(pod, plan.Action{}, stopped.Now())
