@@ -76,7 +76,7 @@ func runRecorded(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
 	pod := runPod(t, c, job)
 	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 	pod.Annotations = map[string]string{
-		v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: v1alpha1.MainsSucceeded + "/" + string(pod.UID),
+		v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(pod.UID), v1alpha1.AnnotationMainContainers: v1alpha1.MainsSucceeded + "/" + string(pod.UID),
 	}
 	must(t, c.Status().Update(t.Context(), pod))
 	return pod

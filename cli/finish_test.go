@@ -108,7 +108,7 @@ func awaitOutcomePolicy(t *testing.T, c client.Client) {
 // requireMarked fails the test unless the pod has the values of the marks, with its UID.
 func requireMarked(t *testing.T, pod *corev1.Pod, end, mains string) {
 	t.Helper()
-	want := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: end + "/" + string(pod.UID)}
+	want := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(pod.UID), v1alpha1.AnnotationEnd: end + "/" + string(pod.UID)}
 	if mains != "" {
 		want[v1alpha1.AnnotationMainContainers] = mains + "/" + string(pod.UID)
 	}

@@ -115,7 +115,7 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		annotation = "metadata: {annotations: {sidecartermination.dev/end: PodPhase/UID}}"
 		recorded   = "metadata: {annotations: {sidecartermination.dev/main-containers: Succeeded/UID}}"
 
-		mark       = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy"
+		mark       = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy/UID"
 		markOnly   = mark + "}}"
 		markEnd    = mark + ", sidecartermination.dev/end: PodPhase/UID}}\nstatus: {conditions: [{type: SidecarTerminated, status: 'False', reason: PodPhase}]}"
 		markRecord = mark + ", sidecartermination.dev/main-containers: Succeeded/UID}}"
@@ -134,6 +134,7 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		deniedOwner     = "may not change a pod's finalizers and owners"
 		deniedStatus    = "only the phase and conditions"
 		deniedCondition = "may change only condition"
+		deniedGrace     = "only with a terminationGracePeriodSeconds of at most 3600"
 	)
 	type pods = []func(*corev1.Pod)
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
@@ -142,6 +143,8 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 	}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 	always, onFailure := setRestartPolicy(corev1.RestartPolicyAlways), setRestartPolicy(corev1.RestartPolicyOnFailure)
+	longGrace := func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3601)) }
+	allEnded := setStatuses(statusOf("main", ended(0)), statusOf("proxy", ended(7)))
 	mainFailed := setStatuses(statusOf("main", ended(3)), statusOf("proxy", running))
 	allRun := setStatuses(statusOf("main", running), statusOf("proxy", running))
 	testPodWrites(t, as(t, operatorUser()), map[string]podWrite{
@@ -205,6 +208,12 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		"phase of mirror pod":        {status: true, pod: pods{asMirrorPod}, patch: succeeded, denied: deniedMirror},
 		"second phase":               {status: true, pod: pods{setPhase(corev1.PodSucceeded)}, patch: failed, denied: "and only once"},
 		"non-terminal phase":         {status: true, patch: "status: {phase: Pending}", denied: "only to Succeeded or Failed"},
+		"mark, long grace":           {status: true, pod: pods{longGrace}, patch: markOnly},
+		"end in advance, long grace": {status: true, pod: pods{longGrace, allRun}, patch: markEnd, denied: deniedGrace},
+		"end, long grace":            {status: true, pod: pods{longGrace}, patch: markEnd, denied: deniedGrace},
+		"Succeeded, long grace":      {status: true, pod: pods{longGrace}, patch: succeeded, denied: deniedGrace},
+		"Failed, long grace":         {status: true, pod: pods{longGrace, mainFailed}, patch: failed, denied: deniedGrace},
+		"nothing runs, long grace":   {status: true, pod: pods{longGrace, allEnded}, patch: succeeded},
 		"label with status":          {status: true, patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
 		"finalizer with status":      {status: true, patch: "metadata: {finalizers: null}", denied: deniedOwner},
 		"exit code": {status: true, denied: deniedStatus,

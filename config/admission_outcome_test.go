@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -33,7 +34,7 @@ const (
 	outcomePolicy = "sidecar-termination-outcome"
 
 	// Patches in which UID stands for the pod's UID.
-	markPod   = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy}}"
+	markPod   = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy/UID}}"
 	endPod    = "metadata: {annotations: {sidecartermination.dev/end: PodPhase/UID}}"
 	recordPod = "metadata: {annotations: {sidecartermination.dev/main-containers: Succeeded/UID}}"
 )
@@ -110,7 +111,7 @@ func podOutcome(pod *corev1.Pod) string {
 	for _, item := range []struct{ text, value, usual string }{
 		{", ", ofPod(pod.Annotations[v1alpha1.AnnotationMainContainers]), ""},
 		{"; label=", pod.Labels[v1alpha1.LabelOutcome], v1alpha1.OutcomeMainContainers},
-		{"; ignored=", pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes], "proxy"},
+		{"; ignored=", ofPod(pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes]), "proxy"},
 		{"; end=", ofPod(pod.Annotations[v1alpha1.AnnotationEnd]), ""},
 	} {
 		if item.value != item.usual {
@@ -120,18 +121,31 @@ func podOutcome(pod *corev1.Pod) string {
 	return outcome
 }
 
-// markedPod returns a pod with containers main and proxy that the operator has marked.
+// markedPod returns a pod with containers main and proxy that the operator has marked, for createMarked.
 func markedPod(space string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: space, GenerateName: "outcome-",
 			Labels:      map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers},
-			Annotations: map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy"},
+			Annotations: map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/UID"},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node", RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
 			Containers: []corev1.Container{{Name: "main", Image: "main:1"}, {Name: "proxy", Image: "proxy:1"}},
 		},
+	}
+}
+
+// createMarked creates the pod and puts its UID into annotations with UID.
+func createMarked(t *testing.T, c client.Client, pod *corev1.Pod) {
+	t.Helper()
+	create(t, c, pod)
+	created := pod.DeepCopy()
+	for key, value := range pod.Annotations {
+		pod.Annotations[key] = strings.Replace(value, "UID", string(pod.UID), 1)
+	}
+	if err := c.Patch(t.Context(), pod, client.MergeFrom(created)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -156,7 +170,7 @@ func installOutcome(t *testing.T) (client.Client, string) {
 	space := newNamespace(t)
 	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
 	probe := markedPod(space)
-	create(t, c, probe)
+	createMarked(t, c, probe)
 	testenv.Eventually(t, "the policy to be evaluated", func(ctx context.Context) error {
 		if err := c.Status().Patch(ctx, probe, kubeletPatch(probe.UID, "Running main=running"), client.DryRunAll); err != nil {
 			return err
@@ -265,7 +279,7 @@ func testScenarios(t *testing.T, scenarios map[string]outcomeScenario) {
 			if scenario.pod != nil {
 				scenario.pod(pod)
 			}
-			create(t, c, pod)
+			createMarked(t, c, pod)
 			for i, step := range scenario.steps {
 				if err := step.write(t.Context(), c, pod); err != nil {
 					t.Fatalf("write %d: %v", i+1, err)
@@ -328,15 +342,15 @@ func TestOutcomeOfPods(t *testing.T) {
 			{kubelet("Failed main=3 proxy=running"), "Succeeded, Running"}}},
 		"Failed is final": {steps: steps{{kubelet("Failed main=running proxy=running"), "Failed, Running"}, {kubelet("Running main=running proxy=running"), "Failed, Running"},
 			{kubelet("Succeeded main=0 proxy=0"), "Failed, Succeeded"}, {patchPod(recordPod), "Failed, Succeeded"}, {kubelet("Pending main=0 proxy=0"), "Failed, Succeeded"}}},
-		"Running over decision while policy was off": {steps: steps{
-			{patchPod("metadata: {annotations: {sidecartermination.dev/main-containers: Decided/UID}}"), "Pending, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"}}},
+		"Decided without phase": {steps: steps{
+			{mark("metadata: {annotations: {sidecartermination.dev/main-containers: Decided/UID}}"), "Pending, Succeeded"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
 	})
 }
 
 // Containers whose exit codes count.
 func TestOutcomeCountsContainers(t *testing.T) {
 	ignore := func(list string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = list }
+		return func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = list + "/UID" }
 	}
 	container := func(index int, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -361,6 +375,8 @@ func TestOutcomeCountsContainers(t *testing.T) {
 		"empty list":              {pod: ignore(""), steps: steps{{ended, "Failed, Running; ignored="}}},
 		"list with other names":   {pod: ignore("prox,proxy2,other"), steps: steps{{ended, "Failed, Running; ignored=prox,proxy2,other"}}},
 		"list with several names": {pod: ignore("other,proxy,last"), steps: steps{{ended, "Succeeded, Decided; ignored=other,proxy,last"}}},
+		"list of another pod":     {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "proxy/f00d" }, steps: steps{{ended, "Failed, Running; ignored=proxy/f00d"}}},
+		"list without UID":        {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "proxy" }, steps: steps{{ended, "Failed, Running"}}},
 		"all containers ignored":  {pod: ignore("proxy,main"), steps: steps{{kubelet("Failed main=0 proxy=0"), "Failed, Running; ignored=proxy,main"}}},
 		"list grows":              {pod: ignore(""), steps: steps{{kubelet("Running main=0 proxy=running"), "Running, Running; ignored="}, {mark(markPod), "Running, Succeeded"}}},
 
@@ -461,7 +477,7 @@ func TestOutcomeMark(t *testing.T) {
 		"marked after main": {pod: unmarked, steps: steps{notMarked, {mark(markPod), "Running, Succeeded"}}},
 		"marked after all":  {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}, {mark(markPod), "Succeeded, Decided"}}},
 		"marked with end": {pod: unmarked, steps: steps{
-			notMarked, {mark(strings.Replace(markPod, "proxy", "proxy, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided; end=PodPhase"}}},
+			notMarked, {mark(strings.Replace(markPod, "proxy/UID", "proxy/UID, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided; end=PodPhase"}}},
 		"marked after Failed":        {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {mark(markPod), "Failed, Succeeded"}}},
 		"marked without annotations": {pod: unmarked, steps: steps{{mark("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}"), "Pending, Running; ignored="}}},
 		"marked by PUT": {pod: unmarked, steps: steps{
@@ -525,7 +541,7 @@ func TestOutcomeChangesNothingElse(t *testing.T) {
 		if !marked {
 			delete(pod.Labels, v1alpha1.LabelOutcome)
 		}
-		create(t, c, pod)
+		createMarked(t, c, pod)
 		want := pod.DeepCopy()
 		want.Status.Phase = corev1.PodFailed
 		if marked {
@@ -539,6 +555,26 @@ func TestOutcomeChangesNothingElse(t *testing.T) {
 		if diff := cmp.Diff(want, pod); diff != "" {
 			t.Errorf("marked: %t: (-want +got):\n%s", marked, diff)
 		}
+	}
+}
+
+// A client that writes protobuf can set times that are zero. No expression fails on them.
+func TestOutcomeOfZeroTimes(t *testing.T) {
+	c, space := installOutcome(t)
+	requireNoEvaluationErrors(t)
+	config := rest.CopyConfig(server)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	pod := markedPod(space)
+	pod.Spec.ActiveDeadlineSeconds = new(int64(3600))
+	createMarked(t, c, pod)
+	pod.Status = podStatus("Failed main=0@10 proxy=7")
+	pod.Status.StartTime = &metav1.Time{}
+	got, err := kubernetes.NewForConfigOrDie(config).CoreV1().Pods(space).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := podOutcome(got); got != "Succeeded, Decided" {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -574,8 +610,8 @@ func TestOutcomeCost(t *testing.T) {
 				}
 				names, report = append(names, name), append(report, name+state)
 			}
-			pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = strings.Join(names[:tc.ignored], ",") + tc.other
-			create(t, c, pod)
+			pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = strings.Join(names[:tc.ignored], ",") + tc.other + "/UID"
+			createMarked(t, c, pod)
 			start := time.Now()
 			status := "Running " + strings.Join(report, " ") + strings.Repeat(" other=0", tc.extra)
 			if err := c.Status().Patch(t.Context(), pod, kubeletPatch(pod.UID, status)); err != nil {

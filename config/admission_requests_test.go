@@ -10,7 +10,9 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,6 +89,33 @@ func TestAdmissionLimitsKruiseObjects(t *testing.T) {
 			create(t, admin, tc.object)
 			requireDenied(t, operator.Delete(t.Context(), tc.object), tc.denied, "")
 		})
+	}
+}
+
+// The operator can report events under its own name only, and those of its lease.
+func TestAdmissionLimitsEvents(t *testing.T) {
+	installAdmission(t)
+	admin := as(t, rest.ImpersonationConfig{})
+	_, pod := finishedPod(t, admin)
+	operator := as(t, operatorUser())
+	event := func(reporter, kind string) *eventsv1.Event {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "event-"}, EventTime: metav1.NowMicro(),
+			ReportingController: reporter, ReportingInstance: "manager-0", Action: "Terminate", Reason: "Terminating", Type: corev1.EventTypeNormal,
+			Regarding: corev1.ObjectReference{Kind: kind, Namespace: pod.Namespace, Name: pod.Name},
+		}
+	}
+	const denied = "only events whose reportingController is sidecar-termination-operator"
+	awaitDenied(t, denied, func(ctx context.Context) error {
+		return operator.Create(ctx, event("kubelet", "Pod"), client.DryRunAll)
+	})
+	requireDenied(t, operator.Create(t.Context(), event(settings.Name, "Pod")), "", "")
+	requireDenied(t, operator.Create(t.Context(), event("manager-0_1", "Lease")), "", "")
+	requireDenied(t, admin.Create(t.Context(), event("kubelet", "Pod")), "", "")
+	for reporter, want := range map[string]string{settings.Name: "", "kubelet": denied} {
+		written := event(reporter, "Pod")
+		create(t, admin, written)
+		requireDenied(t, operator.Patch(t.Context(), written, patchOf(types.MergePatchType, "series: {count: 2, lastObservedTime: '2026-01-01T00:00:00.000000Z'}")), want, "")
 	}
 }
 

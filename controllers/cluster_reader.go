@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
@@ -62,9 +61,8 @@ func (r resolvedPod) needsAttention() bool {
 
 // markDecides reports whether the pod's mark can still decide its outcome.
 func markDecides(pod *corev1.Pod) bool {
-	marked := pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
-	decides := pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] != "" || plan.MarkedToEnd(pod)
-	return marked && decides && pod.DeletionTimestamp == nil && !plan.MainsRecorded(pod) && !plan.HasTerminalPhase(pod)
+	decides := len(plan.IgnoredExitCodes(pod)) > 0 || plan.MarkedToEnd(pod)
+	return decides && pod.DeletionTimestamp == nil && !plan.MainsRecorded(pod) && !plan.HasTerminalPhase(pod)
 }
 
 // livePod reads a pod from the API server. The error is NotFound if the pod is gone or has another UID.

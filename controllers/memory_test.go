@@ -52,7 +52,7 @@ func TestMemoryPerLivePod(t *testing.T) {
 		}
 		pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 		pod.Annotations = map[string]string{
-			v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + string(pod.UID),
+			v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(pod.UID), v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + string(pod.UID),
 			v1alpha1.AnnotationMainContainers: v1alpha1.MainsRunning + "/" + string(pod.UID),
 		}
 		cached := cachedPod(pod)

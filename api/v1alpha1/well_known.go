@@ -24,23 +24,23 @@ const AnnotationSidecars = GroupName + "/sidecars"
 const LabelIgnore = GroupName + "/ignore"
 
 // Labels and annotations of a pod. The operator marks pods, and admission policy sidecar-termination-outcome
-// (config/admission/outcome.yaml) decides their outcome by the marks.
+// (config/admission/outcome.yaml) decides their outcome by the marks. Each annotation of a mark ends with a slash and the pod's UID:
+// without them it counts for nothing, because it was copied from another pod or was in the template.
 const (
 	// LabelOutcome with value OutcomeMainContainers selects the pods whose outcome is that of their main containers.
 	LabelOutcome = GroupName + "/outcome"
 	// OutcomeMainContainers is the value of LabelOutcome.
 	OutcomeMainContainers = "MainContainers"
-	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, separated by commas.
+	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, as in "istio-proxy,vault-agent/UID".
 	AnnotationIgnoredExitCodes = GroupName + "/ignored-exit-codes"
-	// AnnotationEnd says how the pod ends, with the pod's UID after a slash. With EndPodPhase the admission policy sets phase
-	// Succeeded as soon as all containers that count have exited 0. It does the same with EndCRR, once OpenKruise has stopped the
-	// sidecars. With EndFailed the operator has written phase Failed.
+	// AnnotationEnd says how the pod ends, as in "PodPhase/UID". With EndPodPhase the admission policy sets phase Succeeded as
+	// soon as all containers that count have exited 0. It does the same with EndCRR, once OpenKruise has stopped the sidecars. With
+	// EndFailed the operator has written phase Failed.
 	AnnotationEnd = GroupName + "/end"
 	EndPodPhase   = "PodPhase"
 	EndCRR        = "CRR"
 	EndFailed     = "Failed"
-	// AnnotationMainContainers is what the admission policy has found, with the pod's UID after a slash: one of the values
-	// Mains. An annotation without the pod's UID counts for nothing: it was copied from another pod.
+	// AnnotationMainContainers is what the admission policy has found, as in "Running/UID": one of the values Mains.
 	AnnotationMainContainers = GroupName + "/main-containers"
 	// MainsRunning means that a container whose exit code counts has not exited 0.
 	MainsRunning = "Running"

@@ -51,7 +51,7 @@ func withLogs(pod *corev1.Pod) {
 // marked marks the pod. The admission policy has not answered.
 func marked(pod *corev1.Pod) {
 	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
-	pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy"}
+	pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(pod.UID)}
 }
 
 func evicted(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }

@@ -99,7 +99,7 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	w.Kind, w.Template, w.Node = "Pod", false, plan.NodeReal
 	w.Pod.Pod.UID, w.Pod.Pod.Spec.NodeName = "4a1b", "node-1"
 	w.Pod.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-	w.Pod.Pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Succeeded/4a1b"}
+	w.Pod.Pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/4a1b", v1alpha1.AnnotationMainContainers: "Succeeded/4a1b"}
 	if code != 0 {
 		w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
 	}

@@ -22,24 +22,38 @@ func decide(old, written *corev1.Pod) *corev1.Pod {
 		return pod
 	}
 	own := func(value string) string { return value + "/" + string(old.UID) }
-	restored := func(key string) string {
-		if value, ok := written.Annotations[key]; ok {
-			return value
-		}
-		return old.Annotations[key]
+	unprotected := func(key string) bool {
+		value, found := old.Annotations[key]
+		other, kept := written.Annotations[key]
+		return !marked(old) && found && kept && value == other
 	}
-	records := []string{written.Annotations[v1alpha1.AnnotationMainContainers], old.Annotations[v1alpha1.AnnotationMainContainers]}
-	hasDecided := slices.Contains(records, own(v1alpha1.MainsDecided))
+	believed := func(key string) string {
+		value, found := written.Annotations[key]
+		switch {
+		case unprotected(key):
+			return ""
+		case !found && marked(old):
+			return old.Annotations[key]
+		}
+		return value
+	}
+	records := []string{believed(v1alpha1.AnnotationMainContainers)}
+	if marked(old) {
+		records = append(records, old.Annotations[v1alpha1.AnnotationMainContainers])
+	}
 	undisturbed := old.DeletionTimestamp == nil && written.Status.Reason == "" && old.Status.Reason == "" &&
 		!isDisrupted(written) && !isDisrupted(old)
-	ignored := strings.Split(restored(v1alpha1.AnnotationIgnoredExitCodes), ",")
-	end := restored(v1alpha1.AnnotationEnd)
+	var ignored []string
+	if list, found := strings.CutSuffix(believed(v1alpha1.AnnotationIgnoredExitCodes), own("")); found {
+		ignored = strings.Split(list, ",")
+	}
+	end := believed(v1alpha1.AnnotationEnd)
 	ends := (end == own(v1alpha1.EndPodPhase) || end == own(v1alpha1.EndCRR)) && *old.Spec.TerminationGracePeriodSeconds <= 3600
 
-	succeeded := hasDecided || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
+	succeeded := slices.Contains(records, own(v1alpha1.MainsDecided)) || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
 		undisturbed && !restartsByRule(old, ignored) && countingExitedZero(old, written, ignored)
 	decided := old.Status.Phase != corev1.PodFailed && succeeded &&
-		(hasDecided || isIdle(old, written, ignored) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
+		(old.Status.Phase == corev1.PodSucceeded || isIdle(old, written, ignored) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
 
 	found := v1alpha1.MainsRunning
 	switch {
@@ -56,8 +70,11 @@ func decide(old, written *corev1.Pod) *corev1.Pod {
 	}
 	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 	for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd} {
-		if _, had := old.Annotations[key]; had {
-			annotate(pod, key, restored(key))
+		if _, found := old.Annotations[key]; found && marked(old) {
+			annotate(pod, key, believed(key))
+		}
+		if unprotected(key) {
+			delete(pod.Annotations, key)
 		}
 	}
 	annotate(pod, v1alpha1.AnnotationMainContainers, own(found))

@@ -161,7 +161,7 @@ func outcomes(base *corev1.Pod, view resolve.View) []outcome {
 	if !isPlain(base) {
 		return all
 	}
-	add(true, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, "main,second") })
+	add(true, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, own("main,second")) })
 	add(true, beingDeleted)
 	add(true, condition(corev1.DisruptionTarget))
 	add(true, record(v1alpha1.MainsRunning))

@@ -198,7 +198,7 @@ func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan
 func marked(s *plan.Snapshot) {
 	if ignored := ignoredBy(s.View); len(ignored) > 0 {
 		s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(ignored, ","))
+		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(ignored, ",")+"/"+string(s.Pod.UID))
 		annotate(s.Pod, v1alpha1.AnnotationMainContainers, decide(s.Pod, s.Pod).Annotations[v1alpha1.AnnotationMainContainers])
 	}
 }

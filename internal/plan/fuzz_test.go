@@ -148,7 +148,7 @@ func fuzzMark(next func(int) int, s *plan.Snapshot) {
 		annotate(s.Pod, v1alpha1.AnnotationEnd, value("PodPhase", "Failed", "Other", ""))
 	}
 	if next(4) == 1 {
-		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, []string{"", "c0", "c0,c1", ",,"}[next(4)])
+		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, value("", "c0", "c0,c1", ",,"))
 	}
 	s.AssumeMarked = next(8) == 1
 	s.MarksWritten, s.MarkedAt = next(12), done.Add(time.Duration(next(120))*time.Second)

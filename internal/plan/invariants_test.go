@@ -426,7 +426,7 @@ func ownValue(pod *corev1.Pod, annotation string) string {
 }
 
 func endOf(pod *corev1.Pod) string {
-	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
+	if end := ownValue(pod, v1alpha1.AnnotationEnd); isMarked(pod) && (end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed) {
 		return end
 	}
 	return ""

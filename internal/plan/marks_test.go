@@ -22,7 +22,7 @@ func TestMarks(t *testing.T) {
 	two := func() *corev1.Pod { return newPod(never, running("main"), running("logs"), running("proxy")) }
 	waiting := waits(v1alpha1.ReasonMainContainersRunning, 0)
 	listing := func(names string) func(*plan.Snapshot) {
-		return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, names) }
+		return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, own(names)) }
 	}
 
 	runScenarios(t, map[string]scenario{

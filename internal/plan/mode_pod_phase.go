@@ -133,6 +133,3 @@ func (s *situation) phaseFailed() string {
 
 // endsByPhase reports whether the pod has a terminal phase of mode PodPhase and a regular container still runs.
 func endsByPhase(pod *corev1.Pod) bool { return IsTearingDown(pod) && endOf(pod) != "" }
-
-// MarkedToEnd reports whether the admission policy or the kubelet ends the pod by its phase without another write of the operator.
-func MarkedToEnd(pod *corev1.Pod) bool { return isMarked(pod) && endOf(pod) != "" }

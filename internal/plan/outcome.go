@@ -16,28 +16,6 @@ import (
 // maxMarks bounds how often the operator marks one pod: somebody may remove the marks each time.
 const maxMarks = 10
 
-// Mark is what the operator writes to a pod, so that admission policy sidecar-termination-outcome decides the pod's outcome
-// (config/admission/outcome.yaml).
-type Mark struct {
-	// IgnoredExitCodes are the containers whose exit codes do not count, sorted by name.
-	IgnoredExitCodes []string
-	// End is v1alpha1.EndPodPhase, EndCRR, EndFailed or empty.
-	End string
-	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
-	Succeeded bool
-}
-
-// Phase is the phase by which the mark ends a pod, or "".
-func (m Mark) Phase() corev1.PodPhase {
-	switch m.End {
-	case v1alpha1.EndPodPhase:
-		return corev1.PodSucceeded
-	case v1alpha1.EndFailed:
-		return corev1.PodFailed
-	}
-	return ""
-}
-
 // markPod marks a pod before its main containers are done, and again when the marks change. A pod that is found late is
 // recorded by the same write.
 func markPod(s *situation) *Decision {
@@ -120,45 +98,13 @@ func (s *situation) isCurrent(mark Mark) bool {
 	if !isMarked(s.Pod) {
 		return len(mark.IgnoredExitCodes) == 0
 	}
-	return s.Pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] == strings.Join(mark.IgnoredExitCodes, ",") &&
+	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
 		(endOf(s.Pod) == v1alpha1.EndPodPhase) == (mark.End == v1alpha1.EndPodPhase) && !mark.Succeeded
-}
-
-func isMarked(pod *corev1.Pod) bool {
-	return pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
-}
-
-// endOf returns how the pod ends by its phase: the value of AnnotationEnd that is for this pod, or "".
-func endOf(pod *corev1.Pod) string {
-	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
-		return end
-	}
-	return ""
-}
-
-// ownValue returns the annotation's value before its slash if the pod's UID follows, and otherwise "".
-func ownValue(pod *corev1.Pod, annotation string) string {
-	if value, own := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID)); own {
-		return value
-	}
-	return ""
-}
-
-// MainsRecorded reports whether the pod has the record that its main containers have succeeded.
-func MainsRecorded(pod *corev1.Pod) bool {
-	record := ownValue(pod, v1alpha1.AnnotationMainContainers)
-	return isMarked(pod) && (record == v1alpha1.MainsSucceeded || record == v1alpha1.MainsDecided)
 }
 
 // recorded is MainsRecorded, or what it will be.
 func (s *situation) recorded() bool {
 	return MainsRecorded(s.Pod) || s.AssumeMarked && s.countingSucceeded()
-}
-
-// OutcomeUndecided reports whether the pod is marked and the admission policy has not answered: it is not installed. Its first
-// answer comes with the write of the mark.
-func OutcomeUndecided(pod *corev1.Pod) bool {
-	return isMarked(pod) && ownValue(pod, v1alpha1.AnnotationMainContainers) == ""
 }
 
 // outcomeDecided reports whether the admission policy decides the pod's outcome, as far as is known. The mark of a pod will show it.

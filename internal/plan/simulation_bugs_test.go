@@ -130,6 +130,11 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
+	"admission: believes what stood on the pod before its mark": {policy: func(old, written, result *corev1.Pod) {
+		old = old.DeepCopy()
+		old.Labels = written.Labels
+		*result = *decide(old, written)
+	}},
 	"admission: ignores the pod's deadline": {policy: func(old, written, result *corev1.Pod) {
 		old = old.DeepCopy()
 		old.Spec.ActiveDeadlineSeconds = nil

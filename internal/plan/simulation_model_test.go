@@ -170,7 +170,7 @@ func (m *model) checkWrite(before, after *corev1.Pod) {
 		m.fail("the record that the main container has succeeded is taken back")
 	case isRecorded(after) && !isRecorded(before) && !m.succeeded():
 		m.fail("the pod is recorded although a container that counts has not exited 0")
-	case strings.Contains(after.Annotations[v1alpha1.AnnotationIgnoredExitCodes], "main"):
+	case isMarked(after) && slices.Contains(plan.IgnoredExitCodes(after), "main"):
 		m.fail("the exit code of the main container does not count")
 	}
 	for i := range after.Spec.Containers {
@@ -297,25 +297,16 @@ func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
 			}
 		}
 	}
-	own := func(value string) string { return value + "/" + string(read.UID) }
-	if m.bug.withoutUID {
-		own = func(value string) string { return value }
-	}
-	_, hadEnd := read.Annotations[v1alpha1.AnnotationEnd]
 	m.writeStatus(func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-		annotate(pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(mark.IgnoredExitCodes, ","))
-		switch {
-		case mark.End != "":
-			annotate(pod, v1alpha1.AnnotationEnd, own(mark.End))
-			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodConditionSidecarTerminated }) {
-				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse})
+		for key, value := range mark.Annotations(read) {
+			if m.bug.withoutUID {
+				value = strings.TrimSuffix(value, "/"+string(read.UID))
 			}
-		case hadEnd:
-			annotate(pod, v1alpha1.AnnotationEnd, "")
+			annotate(pod, key, value)
 		}
-		if mark.Succeeded {
-			annotate(pod, v1alpha1.AnnotationMainContainers, own(v1alpha1.MainsSucceeded))
+		if mark.End != "" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodConditionSidecarTerminated }) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse})
 		}
 		if mark.End == v1alpha1.EndFailed {
 			pod.Status.Phase = corev1.PodFailed

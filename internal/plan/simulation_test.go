@@ -68,7 +68,7 @@ type simulation struct {
 	disturbed   time.Duration
 	// stale and crashes are each on for half of the seeds. After downAfter writes, the operator is down for good, and endThemselves makes
 	// all sidecars end themselves one minute after the main container.
-	stale, crashes, endThemselves bool
+	stale, crashes, forged, endThemselves bool
 	downAfter                     int
 
 	// want is the expected phase at the end. It is empty if the pod must be stuck with the reason stuck.
@@ -301,9 +301,9 @@ func seedsOf(t *testing.T) uint64 {
 	return schedules/uint64(len(simulations())) + 1
 }
 
-// mixed returns the scenario with stale caches and crashes in half of the seeds each.
+// mixed returns the scenario with stale caches, crashes and forged marks in half of the seeds each.
 func (s simulation) mixed(seed uint64) simulation {
-	s.stale, s.crashes = seed%2 == 1, seed%4 >= 2
+	s.stale, s.crashes, s.forged = seed%2 == 1, seed%4 >= 2, seed%8 >= 4
 	return s
 }
 
@@ -353,6 +353,12 @@ func newModel(s simulation, seed uint64) *model {
 	for i := range m.pod.Spec.Containers {
 		m.pod.Spec.Containers[i].Image = m.pod.Spec.Containers[i].Name + ":v1"
 	}
+	if s.forged {
+		// Somebody who may patch pods was faster than the operator.
+		annotate(m.pod, v1alpha1.AnnotationIgnoredExitCodes, own("main"))
+		annotate(m.pod, v1alpha1.AnnotationEnd, own(v1alpha1.EndPodPhase))
+		annotate(m.pod, v1alpha1.AnnotationMainContainers, own(v1alpha1.MainsSucceeded))
+	}
 	m.pod.Status.Phase = corev1.PodPending
 	m.pod.Status.StartTime = &metav1.Time{Time: m.now}
 	if s.disturbance == deadline {
@@ -369,6 +375,10 @@ func (m *model) judge() {
 		m.fail("the main container ran %d times", main.runs)
 	}
 	mostWrites := s.maxWrites
+	if s.forged {
+		// The admission policy removes an end that the mark does not change, and the operator marks again.
+		mostWrites++
+	}
 	if ownValue(m.pod, v1alpha1.AnnotationEnd) == v1alpha1.EndCRR {
 		mostWrites++
 	}

@@ -179,8 +179,8 @@ var definitions = []string{
 	"CustomResourceDefinition sidecarterminationpolicies.sidecartermination.dev",
 }
 
-// outcome are the admission policy that decides outcomes, and its binding.
-var outcome = []string{"MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome"}
+// outcome are the admission policies that decide outcomes and protect the marks, and their bindings.
+var outcome = append(admission("marks"), "MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome")
 
 // admission returns validating admission policies and their bindings.
 func admission(names ...string) []string {

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,30 +43,18 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return err == nil, err
 }
 
-// Mark writes the mark to the pod, and returns the pod as the admission policy has changed it. Repeating it is safe. A mark that records an outcome or writes phase Failed returns a conflict when the pod has
-// changed since it was read.
+// Mark writes the mark to the pod, and returns the pod as the admission policy has changed it. Repeating it is safe. A mark that
+// records an outcome or writes phase Failed returns a conflict when the pod has changed since it was read.
 func (t *Terminator) Mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
-	own := func(value string) string { return value + "/" + string(pod.UID) }
 	patch := terminator.NewPodPatch(pod)
 	patch.Metadata.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: strings.Join(mark.IgnoredExitCodes, ",")}
+	patch.Metadata.Annotations = mark.Annotations(pod)
 	patch.Status = &terminator.PodPatchStatus{}
-	switch _, marked := pod.Annotations[v1alpha1.AnnotationEnd]; {
-	case mark.End != "":
-		patch.Metadata.Annotations[v1alpha1.AnnotationEnd] = own(mark.End)
-		if mark.Phase() == "" {
-			break
-		}
+	if mark.Phase() != "" {
 		patch.Status.Conditions = []corev1.PodCondition{{
 			Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse,
 			Reason: string(v1alpha1.ModePodPhase), Message: "the sidecars end by the phase of the pod",
 		}}
-	case marked:
-		// The admission policy would restore a missing annotation.
-		patch.Metadata.Annotations[v1alpha1.AnnotationEnd] = ""
-	}
-	if mark.Succeeded {
-		patch.Metadata.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsSucceeded)
 	}
 	if mark.End == v1alpha1.EndFailed {
 		patch.Status.Phase = corev1.PodFailed

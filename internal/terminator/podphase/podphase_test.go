@@ -59,7 +59,7 @@ func TestMarkIsOnePatch(t *testing.T) {
 	const (
 		anyVersion  = `{"metadata":{"uid":"4a1b","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
 		thisVersion = `{"metadata":{"uid":"4a1b","resourceVersion":"17","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
-		ignored     = `"sidecartermination.dev/ignored-exit-codes":"logs,proxy"`
+		ignored     = `"sidecartermination.dev/ignored-exit-codes":"logs,proxy/4a1b"`
 		condition   = `{"conditions":[{"type":"SidecarTerminated","status":"False","lastProbeTime":null,"lastTransitionTime":null,` +
 			`"reason":"PodPhase","message":"the sidecars end by the phase of the pod"}]}`
 	)

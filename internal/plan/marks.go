@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// Mark is what the operator writes to a pod, so that admission policy sidecar-termination-outcome decides the pod's outcome
+// (config/admission/outcome.yaml).
+type Mark struct {
+	// IgnoredExitCodes are the containers whose exit codes do not count, sorted by name.
+	IgnoredExitCodes []string
+	// End is v1alpha1.EndPodPhase, EndCRR, EndFailed or empty.
+	End string
+	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
+	Succeeded bool
+}
+
+// Phase is the phase by which the mark ends a pod, or "".
+func (m Mark) Phase() corev1.PodPhase {
+	switch m.End {
+	case v1alpha1.EndPodPhase:
+		return corev1.PodSucceeded
+	case v1alpha1.EndFailed:
+		return corev1.PodFailed
+	}
+	return ""
+}
+
+// Annotations returns the annotations that mark the pod. An end that is no longer wanted is empty, because the admission policy would
+// restore a missing one. So is a record on a pod that is not marked yet: anyone who may patch pods could have put it there.
+func (m Mark) Annotations(pod *corev1.Pod) map[string]string {
+	annotations := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: ownedBy(pod, strings.Join(m.IgnoredExitCodes, ","))}
+	if _, found := pod.Annotations[v1alpha1.AnnotationEnd]; found || m.End != "" {
+		annotations[v1alpha1.AnnotationEnd] = ownedBy(pod, m.End)
+	}
+	if _, found := pod.Annotations[v1alpha1.AnnotationMainContainers]; found && !isMarked(pod) {
+		annotations[v1alpha1.AnnotationMainContainers] = ""
+	}
+	if m.Succeeded {
+		annotations[v1alpha1.AnnotationMainContainers] = ownedBy(pod, v1alpha1.MainsSucceeded)
+	}
+	return annotations
+}
+
+// ownedBy returns the value of an annotation that counts for this pod alone, or "" for no value.
+func ownedBy(pod *corev1.Pod, value string) string {
+	if value == "" {
+		return ""
+	}
+	return value + "/" + string(pod.UID)
+}
+
+// ownValue returns the annotation's value without the UID. It returns "" if the value is for another pod, or if the pod is not marked:
+// nothing protects the annotations of such a pod.
+func ownValue(pod *corev1.Pod, annotation string) string {
+	if value, own := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID)); own && isMarked(pod) {
+		return value
+	}
+	return ""
+}
+
+func isMarked(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
+}
+
+// IgnoredExitCodes returns the containers of a marked pod whose exit codes do not count. It returns nil if every exit code counts.
+func IgnoredExitCodes(pod *corev1.Pod) []string {
+	list := ownValue(pod, v1alpha1.AnnotationIgnoredExitCodes)
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// endOf returns how the pod ends by its phase: v1alpha1.EndPodPhase, EndFailed or "".
+func endOf(pod *corev1.Pod) string {
+	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
+		return end
+	}
+	return ""
+}
+
+// MarkedToEnd reports whether the admission policy or the kubelet ends the pod by its phase without another write of the operator.
+func MarkedToEnd(pod *corev1.Pod) bool { return endOf(pod) != "" }
+
+// MainsRecorded reports whether the pod has the record that its main containers have succeeded.
+func MainsRecorded(pod *corev1.Pod) bool {
+	record := ownValue(pod, v1alpha1.AnnotationMainContainers)
+	return record == v1alpha1.MainsSucceeded || record == v1alpha1.MainsDecided
+}
+
+// OutcomeUndecided reports whether the pod is marked and the admission policy has not answered: it is not installed. Its first
+// answer comes with the write of the mark.
+func OutcomeUndecided(pod *corev1.Pod) bool {
+	return isMarked(pod) && ownValue(pod, v1alpha1.AnnotationMainContainers) == ""
+}
