@@ -101,7 +101,7 @@ func metricsOptions(metrics settings.Metrics) metricsserver.Options {
 		return options
 	}
 	options.SecureServing = true
-	options.FilterProvider = authorized
+	options.FilterProvider = authorized(clock.RealClock{})
 	options.CertDir = metrics.CertDir
 	// With HTTP/2 a client can open and reset streams faster than the server can handle (CVE-2023-44487). Scrapes do not
 	// need it.

@@ -29,8 +29,10 @@ notes=$(awk -v section="[${version#v}]" '
 [[ -n $notes ]] || fail "CHANGELOG.md has no section [${version#v}]"
 
 rm -rf "$directory"
+step "images"
+go run ./hack/packaging images --output="$directory"
 step "manifests, chart and component"
-go run ./hack/packaging manifests --output="$directory"
+go run ./hack/packaging manifests --pin-images --output="$directory"
 step "kubectl plugin"
 go run ./hack/packaging plugin --output="$directory"
 step "krew manifest"
@@ -64,12 +66,6 @@ EOF
 EOF
 	done
 } >"$directory/krew.yaml"
-step "images"
-# install.yaml names the images by tag and digest.
-go run ./hack/packaging images --output="$directory" | while read -r digest layout; do
-	echo "$digest $layout"
-	sed -i "s|\(ghcr.io/sidecar-termination/$(basename "$layout"):$version\)|\1@$digest|" "$directory/install.yaml"
-done
 step "SBOMs"
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT

@@ -23,8 +23,9 @@ func New(now func() time.Time) *cobra.Command {
 		Use:   "check",
 		Short: "Checks the operator's installation, its permissions and OpenKruise",
 		Long: `Checks the version of Kubernetes, the operator's Deployment, CRDs, version, flags, metrics, lease, admission policies and
-permissions, the policies, network plugins that disconnect a pod with a terminal phase, and OpenKruise: its CRD, its webhook,
-its daemon on each node, and whether its own SidecarTerminator acts on the same pods.
+permissions, the policies, network plugins that disconnect a pod with a terminal phase, whether a NetworkPolicy limits who can
+connect to the metrics port, and OpenKruise: its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator
+acts on the same pods.
 
 Each line is ok, a warning or a failure, with a hint that fits the installation.
 

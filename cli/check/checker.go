@@ -64,6 +64,7 @@ var checks = []check{
 	{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
 	{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
 	{"Network", "Network", (*checker).checkNetwork, (*checker).endsByPhase},
+	{"Network", "MetricsNetwork", (*checker).checkMetricsNetwork, (*checker).servesMetrics},
 	{"OpenKruise", "OpenKruise", (*checker).checkKruise, (*checker).readsCluster},
 	{"OpenKruise", "OpenKruiseDaemon", (*checker).checkKruiseDaemon, (*checker).usesKruise},
 	{"OpenKruise", "OpenKruiseSidecarTerminator", (*checker).checkKruiseManager, (*checker).usesKruise},

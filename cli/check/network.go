@@ -5,11 +5,19 @@ package check
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -58,4 +66,77 @@ func (c *checker) checkNetwork(ctx context.Context) error {
 			"found %s: a pod loses its network when its phase is terminal, while its sidecars are still ending", strings.Join(found, ", "))
 	}
 	return nil
+}
+
+// servesMetrics reports whether the operator serves metrics to other hosts.
+func (c *checker) servesMetrics() bool {
+	if !c.knowsFlags() || c.settings.Metrics.Address == "" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(c.settings.Metrics.Address)
+	return err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback()
+}
+
+// checkMetricsNetwork says whether a NetworkPolicy limits who can connect to the metrics port. That none does is no warning: a policy that
+// does not know the scraper would stop the scrapes, so the installation has none by default.
+func (c *checker) checkMetricsNetwork(ctx context.Context) error {
+	var policies networkingv1.NetworkPolicyList
+	known, err := c.read(c.Client.List(ctx, &policies, client.InNamespace(c.deployment.Namespace)), "NetworkPolicies in namespace "+c.deployment.Namespace)
+	if err != nil || !known {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(c.settings.Metrics.Address)
+	if restrictsPort(policies.Items, c.deployment, port) {
+		c.ok("a NetworkPolicy limits who can connect to the metrics port %s, if the network plugin enforces it", port)
+		return nil
+	}
+	c.add(outcomeOK, "to allow only Prometheus, label its namespace metrics=enabled, and then: "+c.apply("components/network-policy", "networkPolicy.enabled=true"),
+		fmt.Sprintf("no NetworkPolicy limits who can connect to the metrics port %s", port))
+	return nil
+}
+
+// restrictsPort reports whether a policy selects the pods of the Deployment for ingress, and none admits everyone to the port. What
+// policies admit adds up.
+func restrictsPort(policies []networkingv1.NetworkPolicy, deployment *appsv1.Deployment, port string) bool {
+	restricted := false
+	for i := range policies {
+		spec := &policies[i].Spec
+		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
+		if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || !hasIngress(spec) {
+			continue
+		}
+		restricted = true
+		for _, rule := range spec.Ingress {
+			if len(rule.From) == 0 && admits(rule.Ports, deployment, port) {
+				return false
+			}
+		}
+	}
+	return restricted
+}
+
+// hasIngress reports whether the policy is about ingress. The API server sets the types of a policy that names none.
+func hasIngress(spec *networkingv1.NetworkPolicySpec) bool {
+	return slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+}
+
+// admits reports whether a rule with the ports admits connections to the TCP port of the Deployment's pods.
+func admits(ports []networkingv1.NetworkPolicyPort, deployment *appsv1.Deployment, port string) bool {
+	number := int(intstr.Parse(port).IntVal)
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		if p.Protocol != nil && *p.Protocol != corev1.ProtocolTCP {
+			return false
+		}
+		switch {
+		case p.Port == nil:
+			return true
+		case p.Port.Type == intstr.String:
+			return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(container corev1.Container) bool {
+				return slices.ContainsFunc(container.Ports, func(named corev1.ContainerPort) bool {
+					return named.Name == p.Port.StrVal && int(named.ContainerPort) == number
+				})
+			})
+		}
+		return number >= p.Port.IntValue() && number <= int(ptr.Deref(p.EndPort, p.Port.IntVal))
+	})
 }

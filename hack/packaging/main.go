@@ -46,9 +46,17 @@ func newCommand() *cobra.Command {
 		command.AddCommand(added)
 		return added
 	}
+	pinned := false
 	add("manifests", "Writes the manifests, the kustomize component and the Helm chart", func(context.Context) ([]string, error) {
-		return dist.WriteManifests("config", *output)
-	})
+		var digests map[string]string
+		if pinned {
+			var err error
+			if digests, err = dist.Digests(layouts()); err != nil {
+				return nil, err
+			}
+		}
+		return dist.WriteManifests("config", *output, digests)
+	}).Flags().BoolVar(&pinned, "pin-images", false, "name the images by tag and digest; they must have been built")
 	add("plugin", "Writes an archive of the kubectl plugin for every platform", func(ctx context.Context) ([]string, error) {
 		return dist.WritePlugin(ctx, ".", *output, dist.PluginPlatforms())
 	})

@@ -61,13 +61,19 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* image: the operator's image. */}}
+{{- /*
+image: the operator's image. A release has its digest in the annotations of the chart, and not in the values: an upgrade that reuses
+values takes the new image.
+*/}}
 {{- define "sidecar-termination-operator.image" -}}
 {{- $repository := include "sidecar-termination-operator.mirrored" (dict "root" . "image" .Values.image.repository) }}
 {{- if .Values.image.digest }}
 {{- print $repository "@" .Values.image.digest }}
+{{- else if .Values.image.tag }}
+{{- print $repository ":" .Values.image.tag }}
 {{- else }}
-{{- print $repository ":" (default .Chart.AppVersion .Values.image.tag) }}
+{{- $released := first (fromYamlArray (index .Chart.Annotations "artifacthub.io/images")) }}
+{{- print $repository ":" .Chart.AppVersion (regexFind "@.*" $released.image) }}
 {{- end }}
 {{- end }}
 

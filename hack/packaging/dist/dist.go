@@ -5,6 +5,7 @@
 package dist
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -38,15 +39,16 @@ var chartSources = []string{
 }
 
 // WriteManifests writes into a directory everything that can be installed without a build: the whole operator and its definitions
-// as one file each, the kustomize component and the Helm chart. It returns their paths. Equal kustomizations give equal files.
-func WriteManifests(config, directory string) ([]string, error) {
+// as one file each, the kustomize component and the Helm chart. It returns their paths. Equal kustomizations and digests give equal
+// files. The digests of Digests pin the images of the release, and without them tags alone name these.
+func WriteManifests(config, directory string, digests map[string]string) ([]string, error) {
 	files := map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
 			return nil, err
 		}
-		files[name] = content
+		files[name] = pin(content, digests)
 	}
 	component, err := tree(filepath.Join(config, "kustomize", "component"), "component")
 	if err != nil {
@@ -59,10 +61,22 @@ func WriteManifests(config, directory string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range chart {
+		chart[i].content = pin(chart[i].content, digests)
+	}
 	if files[ChartFile(settings.Release)], err = archive(chart); err != nil {
 		return nil, err
 	}
 	return write(directory, files)
+}
+
+// pin adds their digests to all references to images of the release.
+func pin(content []byte, digests map[string]string) []byte {
+	for image, digest := range digests {
+		reference := released + image + ":" + settings.Release
+		content = bytes.ReplaceAll(content, []byte(reference), []byte(reference+"@"+digest))
+	}
+	return content
 }
 
 // chartFiles returns the files of the chart: those of config/chart, and below files/ the objects that it shares with the

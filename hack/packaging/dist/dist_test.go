@@ -12,9 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
@@ -24,17 +26,18 @@ import (
 
 const repository = "../../.."
 
-func written(t *testing.T) string {
+// written returns a directory of manifests that name the images by the digests.
+func written(t *testing.T, digests map[string]string) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "dist")
-	if _, err := dist.WriteManifests(filepath.Join(repository, "config"), directory); err != nil {
+	if _, err := dist.WriteManifests(filepath.Join(repository, "config"), directory, digests); err != nil {
 		t.Fatal(err)
 	}
 	return directory
 }
 
 func TestFiles(t *testing.T) {
-	first, second := written(t), written(t)
+	first, second := written(t, nil), written(t, nil)
 	for _, name := range []string{dist.InstallFile, dist.CRDFile, dist.ComponentFile, dist.ChartFile(settings.Release)} {
 		if read(t, first, name) != read(t, second, name) {
 			t.Errorf("%s differs in the second build", name)
@@ -57,7 +60,7 @@ func TestFiles(t *testing.T) {
 
 // The version is that of the program, of the chart, and of the images in the manifests and in the chart.
 func TestVersionsAgree(t *testing.T) {
-	directory := written(t)
+	directory := written(t, nil)
 	chart := unpack(t, read(t, directory, dist.ChartFile(settings.Release)))
 	version := strings.TrimPrefix(settings.Release, "v")
 	for _, line := range []string{"version: " + version, "appVersion: " + settings.Release} {
@@ -75,6 +78,37 @@ func TestVersionsAgree(t *testing.T) {
 			if image[1] != settings.Release {
 				t.Errorf("%s has the image %s, not version %s", source, image[0], settings.Release)
 			}
+		}
+	}
+}
+
+// A release names both images by tag and digest wherever it names one of them, in the manifest and in the chart.
+func TestReleasePinsImages(t *testing.T) {
+	layouts, built := writeImages(t, dist.ImagePlatforms()[:1])
+	digests, err := dist.Digests(layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := written(t, digests)
+	chart := unpack(t, read(t, directory, dist.ChartFile(settings.Release)))
+	references := regexp.MustCompile(`\bghcr\.io/sidecar-termination/[a-z-]+:[\w.@:-]+`)
+	pinned := func(images ...string) []string {
+		var all []string
+		for _, image := range images {
+			all = append(all, "ghcr.io/sidecar-termination/"+image+":"+settings.Release+"@"+built[slices.Index(imageNames, image)])
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		content string
+		want    []string
+	}{
+		dist.InstallFile: {read(t, directory, dist.InstallFile), pinned(dist.QuickExitImage, dist.OperatorImage)},
+		"Chart.yaml":     {chart[settings.Name+"/Chart.yaml"], pinned(dist.OperatorImage, dist.QuickExitImage)},
+		"values.yaml":    {chart[settings.Name+"/values.yaml"], pinned(dist.QuickExitImage)},
+	} {
+		if diff := cmp.Diff(tc.want, references.FindAllString(tc.content, -1)); diff != "" {
+			t.Errorf("images of %s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -78,6 +78,23 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 	return lines, nil
 }
 
+// Digests returns the digests of the images in the directory of layouts, by the names of the images.
+func Digests(layouts string) (map[string]string, error) {
+	digests := map[string]string{}
+	for _, image := range imageNames {
+		index, err := ociimage.ReadLayout(filepath.Join(layouts, image))
+		if err != nil {
+			return nil, err
+		}
+		digest, err := index.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("digest the image %s: %w", image, err)
+		}
+		digests[image] = digest.String()
+	}
+	return digests, nil
+}
+
 // withRevision labels the image with the commit of its sources, if there is one.
 func withRevision(image v1.Image, revision []byte) (v1.Image, error) {
 	if len(revision) == 0 {

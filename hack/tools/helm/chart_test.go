@@ -109,11 +109,16 @@ func tryRender(t *testing.T, name, namespace string, given values) (objects, err
 // tryRenderOn renders for a cluster that serves these kinds besides the usual ones.
 func tryRenderOn(t *testing.T, kinds chartutil.VersionSet, name, namespace string, given values) (objects, error) {
 	t.Helper()
+	return tryRenderChart(t, load(t), kinds, name, namespace, given)
+}
+
+func tryRenderChart(t *testing.T, loaded *chart.Chart, kinds chartutil.VersionSet, name, namespace string, given values) (objects, error) {
+	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
 	install.ReleaseName, install.Namespace = name, namespace
 	install.KubeVersion, install.APIVersions = newest, kinds
-	rendered, err := install.RunWithContext(t.Context(), load(t), copied(given))
+	rendered, err := install.RunWithContext(t.Context(), loaded, copied(given))
 	if err != nil {
 		return nil, err
 	}

@@ -169,6 +169,36 @@ func TestOutcomePolicyNeedsItsKind(t *testing.T) {
 	}
 }
 
+// Packaging adds the digests of a release to the chart's annotations and values.
+func TestReleaseRunsImageByDigest(t *testing.T) {
+	const repository, tag = "ghcr.io/sidecar-termination/sidecar-termination-operator", "v0.1.0"
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	released := load(t)
+	annotation := released.Metadata.Annotations["artifacthub.io/images"]
+	released.Metadata.Annotations["artifacthub.io/images"] = strings.Replace(annotation, repository+":"+tag, repository+":"+tag+digest, 1)
+	for name, tc := range map[string]struct {
+		values values
+		want   string
+	}{
+		"default":  {nil, repository + ":" + tag + digest},
+		"mirrored": {values{"imageRegistry": "mirror.example"}, "mirror.example/sidecar-termination/sidecar-termination-operator:" + tag + digest},
+		"tag":      {values{"image": values{"tag": "v9"}}, repository + ":v9"},
+		"digest":   {values{"image": values{"digest": "sha256:" + strings.Repeat("1", 64)}}, repository + "@sha256:" + strings.Repeat("1", 64)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installed, err := tryRenderChart(t, released, mutating, chartName, namespace, tc.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields := map[string]any{}
+			flatten(deployment+" ", installed[deployment].Object, fields)
+			if got := fields[firstContainer+"image"]; got != tc.want {
+				t.Errorf("the image is %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestNamespaceIsReleaseNamespace(t *testing.T) {
 	installed := renderAs(t, chartName, "elsewhere", everything)
 	for key, object := range installed {
