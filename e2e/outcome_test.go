@@ -207,3 +207,61 @@ func waitForPolicy(test *harness.Test, pod *corev1.Pod, active bool) {
 		return nil
 	})
 }
+
+// A user with role edit can neither end a running pod, nor make one read Succeeded whose main container fails.
+func TestEditorsCannotForgeEnds(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	kubectl(test, "create", "rolebinding", "editor", "--clusterrole=edit", "--user=editor", "-n", test.Namespace)
+	test.Create(with(v1alpha1.ModeAuto))
+	asEditor := func(arguments ...string) (string, error) {
+		return test.TryKubectl(test.Context(), append([]string{"--as=editor", "-n", test.Namespace}, arguments...)...)
+	}
+	forge := func(pod *corev1.Pod) (string, error) {
+		return asEditor("annotate", "--overwrite", "pod", pod.Name,
+			v1alpha1.AnnotationMainContainers+"="+v1alpha1.MainsDecided+"/"+string(pod.UID),
+			v1alpha1.AnnotationIgnoredExitCodes+"="+harness.MainName+"/"+string(pod.UID),
+			v1alpha1.AnnotationEnd+"="+v1alpha1.EndPodPhase+"/"+string(pod.UID))
+	}
+
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Container("other", "trap exit TERM; sleep 3600 & wait"), harness.Main(0))
+	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](86400)
+	gate := test.Gate(&template)
+	runs := harness.Pod("runs", nil, template)
+	fails := harness.Job("fails", corev1.RestartPolicyNever, harness.Sidecar("trap exit TERM; sleep 3600 & wait"), harness.Container(harness.MainName, "exit 3"))
+	fails.Spec.BackoffLimit, fails.Spec.Template.Spec.SchedulingGates = ptr.To[int32](0), []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	test.Create(runs, fails)
+
+	test.EventuallySeen("the pod with a scheduling gate", harness.StartTimeout, func(seen harness.Seen) error {
+		if pods := seen.Pods("fails"); len(pods) != 1 {
+			return fmt.Errorf("there are %d pods", len(pods))
+		}
+		return nil
+	})
+	gated := test.PodOf("fails")
+	if output, err := forge(gated); err != nil {
+		t.Fatalf("Annotate a pod without a mark: %v\n%s", err, output)
+	}
+	kubectl(test, "patch", "pod", gated.Name, "-n", test.Namespace, "--type=json", "-p", `[{"op":"remove","path":"/spec/schedulingGates"}]`)
+	test.WaitForFailed("fails")
+
+	if output, err := forge(runs); err != nil {
+		t.Fatalf("Annotate a pod without a mark: %v\n%s", err, output)
+	}
+	output, err := asEditor("label", "pod", runs.Name, v1alpha1.LabelOutcome+"="+v1alpha1.OutcomeMainContainers)
+	if err == nil || !strings.Contains(output, "cannot patch pods/status") {
+		t.Errorf("Label a running pod: error %v, output %q; want a denial by the admission policy", err, output)
+	}
+	gate.Open()
+	test.EventuallyGet(runs, "the kubelet to report the end of the main container", harness.StartTimeout, func() error {
+		for _, status := range runs.Status.ContainerStatuses {
+			if status.Name == harness.MainName && status.State.Terminated != nil {
+				return nil
+			}
+		}
+		return errors.New("it has not ended")
+	})
+	if runs.Status.Phase != corev1.PodRunning {
+		t.Errorf("The pod is %s while its other container runs", runs.Status.Phase)
+	}
+}
