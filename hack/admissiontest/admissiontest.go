@@ -46,13 +46,13 @@ type Request struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 }
 
-// PolicySpec is the specification of an admission policy of either kind.
-type PolicySpec interface {
+// Policy is an admission policy of either kind.
+type Policy interface {
 	admissionv1.ValidatingAdmissionPolicy | admissionv1.MutatingAdmissionPolicy
 }
 
 // Shipped returns the admission policy with the name from config/admission.
-func Shipped[P PolicySpec](name string) (*P, error) {
+func Shipped[P Policy](name string) (*P, error) {
 	objects, err := config.AdmissionPolicies()
 	if err != nil {
 		return nil, err
