@@ -115,20 +115,43 @@ func TestAdmissionRequiresModePermissions(t *testing.T) {
 		"PodPhase only, cannot patch status":      {rights: rules{patchPods}, spec: podPhaseOnly, denied: deniedPodPhase},
 		"CRR only, can create CRRs":               {rights: rules{createRequests}, spec: crrOnly},
 		"CRR only, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, spec: crrOnly, denied: deniedCRR},
-		"Respect, can create CRRs":                {rights: rules{createRequests}, spec: "exitCodePolicy: Respect"},
-		"Respect with CRR, can create CRRs":       {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect}"},
-		"Respect with Image, cannot patch pods":   {rights: rules{createRequests}, spec: "{mode: Image, exitCodePolicy: Respect}", denied: deniedImage},
+		"Respect with fallback, can create CRRs":  {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect}", denied: deniedAny},
+		"Respect with CRR only, can create CRRs":  {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect, fallback: Disabled}"},
+		"Respect with Image, cannot patch pods":   {rights: rules{createRequests, patchStatus}, spec: "{mode: Image, exitCodePolicy: Respect}", denied: deniedImage},
 		"Respect with Image, can patch pods":      {rights: rules{patchPods}, spec: "{mode: Image, exitCodePolicy: Respect, fallback: Disabled}"},
 		"mode of sidecar, cannot patch status": {
 			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: other}, {name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
 		},
-		"exitCodePolicy of sidecar, cannot patch status": {
-			rights: rules{createRequests, patchPods}, denied: deniedPodPhase,
-			spec: "{exitCodePolicy: Respect, sidecars: [{name: other}, {name: proxy, exitCodePolicy: Ignore}]}",
+		"Image for injected containers, cannot patch pods": {
+			rights: rules{createRequests}, denied: deniedImage,
+			spec: "{sidecars: [{name: none, mode: CRR}], includeInjected: true, mode: Image, fallback: Disabled}",
 		},
-		"exitCodePolicy of sidecar, cannot patch pods": {
-			rights: rules{createRequests, patchStatus}, denied: deniedImage,
-			spec: "{exitCodePolicy: Respect, sidecars: [{name: other}, {name: proxy, exitCodePolicy: Ignore}]}",
+		"PodPhase for injected containers, cannot patch status": {
+			rights: rules{patchPods}, denied: deniedPodPhase,
+			spec: "{sidecars: [{name: none, mode: Image}], includeInjected: true, mode: PodPhase, fallback: Disabled}",
+		},
+		"CRR for injected containers, cannot create CRRs": {
+			rights: rules{patchPods}, denied: deniedCRR,
+			spec: "{sidecars: [{name: none, mode: Image}], includeInjected: true, mode: CRR, fallback: Disabled}",
+		},
+		"mode of spec for no container, can create CRRs": {
+			rights: rules{createRequests}, spec: "{sidecars: [{name: proxy, mode: CRR}], mode: Image, fallback: Disabled}",
+		},
+		"image with CRR, cannot patch pods": {
+			rights: rules{createRequests}, denied: deniedImage, spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}",
+		},
+		"image of sidecar with CRR, cannot patch pods": {
+			rights: rules{createRequests}, denied: deniedImage,
+			spec: "{sidecars: [{name: proxy, mode: CRR, image: 'quick-exit:v1', quickExitPaths: ['*']}], fallback: Disabled}",
+		},
+		"image with Respect, cannot patch pods": {
+			rights: rules{createRequests, patchStatus}, denied: deniedImage, spec: "{exitCodePolicy: Respect, image: 'quick-exit:v1', quickExitPaths: ['*']}",
+		},
+		"message names fields": {
+			rights: rules{createRequests, patchStatus},
+			spec:   "{sidecars: [{name: a, mode: CRR}, {name: b, mode: Image}], includeInjected: true, image: 'quick-exit:v1'}",
+			denied: "; this follows from sidecars[b].mode, mode for injected containers, fallback, image; set mode CRR or PodPhase with " +
+				"fallback: Disabled and no image, or ask an administrator to bind ClusterRole sidecar-termination-mode-user to you",
 		},
 		"DryRun, no permissions": {spec: "enforcement: DryRun"},
 
@@ -172,8 +195,10 @@ func TestAdmissionChecksEdits(t *testing.T) {
 		"paths removed":                 {spec: withPaths, edit: "{quickExitPaths: null}", denied: deniedImage},
 		"paths, author can patch pods":  {rights: rules{patchPods}, spec: withPaths, edit: allPaths},
 		"paths, author can use Image":   {rights: rules{useImage}, spec: withPaths, edit: allPaths},
-		"paths, mode CRR":               {spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedCRR},
-		"paths, mode PodPhase":          {spec: "{mode: PodPhase, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedPodPhase},
+		"paths, mode CRR":               {rights: rules{createRequests}, spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
+		"paths, mode PodPhase":          {rights: rules{patchStatus}, spec: "{mode: PodPhase, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
+		"image, mode CRR":               {rights: rules{createRequests}, spec: crrOnly, edit: "{image: 'quick-exit:v1'}", denied: deniedImage},
+		"includeInjected, mode CRR":     {rights: rules{createRequests}, spec: "{sidecars: [{name: proxy, mode: CRR}], fallback: Disabled}", edit: "{includeInjected: true}", denied: deniedAny},
 		"paths, fallback":               {rights: rules{patchPods}, spec: "image: 'quick-exit:v1'", edit: allPaths, denied: deniedAny},
 		"paths, DryRun":                 {spec: "{image: 'quick-exit:v1', enforcement: DryRun}", edit: allPaths},
 		"paths unchanged":               {spec: withPaths, edit: "{quickExitPaths: [/app/server]}"},
@@ -280,8 +305,7 @@ func TestAdmissionUserRoles(t *testing.T) {
 	})
 }
 
-// With a newer CRD, policies may have values that the operator does not know. It treats unknown values as Enforce, Enabled and
-// Ignore, so admission must require the same permissions.
+// With a newer CRD, policies may have values that the operator does not know. Admission treats them as Enforce and Enabled.
 func TestAdmissionUnknownEnumValues(t *testing.T) {
 	installAdmission(t)
 	permitLaterValues(t)
@@ -294,9 +318,8 @@ func TestAdmissionUnknownEnumValues(t *testing.T) {
 		"enforcement with prePull": {
 			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
 		},
-		"fallback":       {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
-		"exitCodePolicy": {spec: "{exitCodePolicy: Later}", rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
-		"known values":   {spec: crrOnly, rights: rules{createRequests}},
+		"fallback":     {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
+		"known values": {spec: crrOnly, rights: rules{createRequests}},
 	})
 }
 
@@ -310,7 +333,7 @@ func permitLaterValues(t *testing.T) {
 	}
 	permissive := strict.DeepCopy()
 	spec := permissive.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	for _, field := range []string{"enforcement", "fallback", "exitCodePolicy"} {
+	for _, field := range []string{"enforcement", "fallback"} {
 		property := spec.Properties[field]
 		property.Enum = nil
 		spec.Properties[field] = property
@@ -323,7 +346,7 @@ func permitLaterValues(t *testing.T) {
 		// The server applies a changed CRD with a delay.
 		testenv.Eventually(t, fmt.Sprintf("unknown values to be accepted: %t", accepted), func(context.Context) error {
 			policy := newPolicy("default")
-			policy.Spec.Enforcement, policy.Spec.Fallback, policy.Spec.ExitCodePolicy = "Later", "Later", "Later"
+			policy.Spec.Enforcement, policy.Spec.Fallback = "Later", "Later"
 			if err := admin.Create(ctx, policy, client.DryRunAll); (err == nil) != accepted {
 				return fmt.Errorf("got error %w, want accepted: %t", err, accepted)
 			}

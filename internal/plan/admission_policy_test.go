@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,99 +15,27 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/hack/admissiontest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// admissionPolicy is a MutatingAdmissionPolicy that the API server's own code evaluates in this process.
-type admissionPolicy struct {
-	compiler *plugincel.CompositedCompiler
-	selector labels.Selector
-	matcher  matchconditions.Matcher
-	patcher  patch.Patcher
-}
+const outcomePolicy = "sidecar-termination-outcome"
 
-func outcomePolicy(t *testing.T) *admissionv1.MutatingAdmissionPolicy {
-	t.Helper()
-	objects, err := config.OutcomePolicy()
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := &admissionv1.MutatingAdmissionPolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[0].Object, policy, true); err != nil {
-		t.Fatal(err)
-	}
-	return policy
-}
-
-// compilePolicy does what compilePolicy in k8s.io/apiserver/pkg/admission/plugin/policy/mutating/compilation.go does.
-func compilePolicy(policy *admissionv1.MutatingAdmissionPolicy) (*admissionPolicy, error) {
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+// stored returns the pod that the API server stores when a kubelet writes a pod's status.
+func stored(ctx context.Context, policy *admissiontest.Mutating, old, written *corev1.Pod) (*corev1.Pod, error) {
+	pod, err := policy.Mutate(ctx, admissiontest.Request{
+		Operation: admission.Update, Resource: admissiontest.Pods, Subresource: "status", Old: old, New: written, User: &user.DefaultInfo{Name: "kubelet"},
+	})
 	if err != nil {
 		return nil, err
 	}
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
-	var variables []plugincel.NamedExpressionAccessor
-	for _, v := range policy.Spec.Variables {
-		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
-	}
-	compiler.CompileAndStoreVariables(variables, options, environment.StoredExpressions)
-	var conditions []plugincel.ExpressionAccessor
-	for i := range policy.Spec.MatchConditions {
-		conditions = append(conditions, (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i]))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.MatchConstraints.ObjectSelector)
-	if err != nil {
-		return nil, err
-	}
-	compiled := &admissionPolicy{compiler: compiler, selector: selector}
-	compiled.matcher = matchconditions.NewMatcher(compiler.CompileCondition(conditions, options, environment.StoredExpressions),
-		ptr.To(admissionv1.Fail), "policy", "validate", policy.Name)
-	options.HasPatchTypes = true
-	expression := &patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression}
-	compiled.patcher = patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(expression, options, environment.StoredExpressions))
-	return compiled, nil
-}
-
-// decide returns the pod that the API server stores.
-func (p *admissionPolicy) decide(ctx context.Context, old, written *corev1.Pod) (*corev1.Pod, error) {
-	if !p.selector.Matches(labels.Set(old.Labels)) && !p.selector.Matches(labels.Set(written.Labels)) {
-		return written, nil
-	}
-	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
-	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
-	attributes := admission.NewAttributesRecord(written, old, kind, old.Namespace, old.Name, resource, "status", admission.Update,
-		&metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: "kubelet"})
-	versioned, err := admission.NewVersionedAttributes(attributes, kind, objects)
-	if err != nil {
-		return nil, err
-	}
-	ctx = p.compiler.CreateContext(ctx)
-	if match := p.matcher.Match(ctx, versioned, nil, nil); match.Error != nil || !match.Matches {
-		return written, match.Error
-	}
-	patched, err := p.patcher.Patch(ctx, patch.Request{MatchedResource: resource, VersionedAttributes: versioned, ObjectInterfaces: objects},
-		celconfig.RuntimeCELCostBudget)
-	if err != nil {
-		return nil, err
-	}
-	pod := &corev1.Pod{}
-	return pod, scheme.Scheme.Convert(patched, pod, nil)
+	return pod.(*corev1.Pod), nil
 }
 
 // randomWrite returns a pod and a write of its status.
@@ -211,11 +138,11 @@ func randomStatus(r *rand.Rand, name string, at func() metav1.Time) corev1.Conta
 }
 
 // differences returns how the policy differs from decide in one of so many random writes, or "".
-func differences(ctx context.Context, policy *admissionPolicy, writes int) string {
+func differences(ctx context.Context, policy *admissiontest.Mutating, writes int) string {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range writes {
 		old, written := randomWrite(r)
-		got, err := policy.decide(ctx, old.DeepCopy(), written.DeepCopy())
+		got, err := stored(ctx, policy, old, written)
 		if err != nil {
 			return fmt.Sprintf("evaluation fails: %v", err)
 		}
@@ -231,7 +158,11 @@ func differences(ctx context.Context, policy *admissionPolicy, writes int) strin
 
 // The simulation decides as the admission policy does.
 func TestModelDecidesAsAdmissionPolicy(t *testing.T) {
-	policy, err := compilePolicy(outcomePolicy(t))
+	shipped, err := admissiontest.Shipped[admissionv1.MutatingAdmissionPolicy](outcomePolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := admissiontest.CompileMutating(shipped)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,32 +171,15 @@ func TestModelDecidesAsAdmissionPolicy(t *testing.T) {
 	}
 }
 
-// mutations are changes of an expression, each of one occurrence.
-var mutations = []struct {
-	pattern *regexp.Regexp
-	by      func(string) string
-}{
-	{regexp.MustCompile(`&&`), func(string) string { return "||" }},
-	{regexp.MustCompile(`\|\|`), func(string) string { return "&&" }},
-	{regexp.MustCompile(` == `), func(string) string { return " != " }},
-	{regexp.MustCompile(` != `), func(string) string { return " == " }},
-	{regexp.MustCompile(` [<>]=? `), func(s string) string {
-		return map[string]string{" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}[s]
-	}},
-	{regexp.MustCompile(`\.exists\(`), func(string) string { return ".all(" }},
-	{regexp.MustCompile(`\.all\(`), func(string) string { return ".exists(" }},
-	{regexp.MustCompile(`!(\(|has|variables)`), func(s string) string { return s[1:] }},
-	{regexp.MustCompile(`\b[0-9]+\b`), func(s string) string { return s + "1" }},
-	{regexp.MustCompile(`'[A-Za-z./-]+'`), func(s string) string { return s[:len(s)-1] + "x'" }},
-	{regexp.MustCompile(`\.max\(\)`), func(string) string { return ".min()" }},
-}
-
 // Each change of an expression is found.
 func TestMutationsOfAdmissionPolicyAreFound(t *testing.T) {
 	if !testenv.Long() {
 		t.Skip("Takes minutes, for which LONG=1 asks")
 	}
-	original := outcomePolicy(t)
+	original, err := admissiontest.Shipped[admissionv1.MutatingAdmissionPolicy](outcomePolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
 	expressions := func(policy *admissionv1.MutatingAdmissionPolicy) map[string]*string {
 		all := map[string]*string{"mutation": &policy.Spec.Mutations[0].JSONPatch.Expression}
 		for i := range policy.Spec.MatchConditions {
@@ -278,19 +192,16 @@ func TestMutationsOfAdmissionPolicyAreFound(t *testing.T) {
 	}
 	mutants, found := 0, 0
 	for name, expression := range expressions(original) {
-		for _, mutation := range mutations {
-			for _, place := range mutation.pattern.FindAllStringIndex(*expression, -1) {
-				text := (*expression)[:place[0]] + mutation.by((*expression)[place[0]:place[1]]) + (*expression)[place[1]:]
-				mutant := original.DeepCopy()
-				*expressions(mutant)[name] = text
-				mutants++
-				policy, err := compilePolicy(mutant)
-				if err != nil || differences(t.Context(), policy, 20000) != "" {
-					found++
-					continue
-				}
-				t.Logf("not found in %s: %s", name, text)
+		for _, text := range admissiontest.Mutants(*expression) {
+			mutant := original.DeepCopy()
+			*expressions(mutant)[name] = text
+			mutants++
+			policy, err := admissiontest.CompileMutating(mutant)
+			if err != nil || differences(t.Context(), policy, 20000) != "" {
+				found++
+				continue
 			}
+			t.Logf("not found in %s: %s", name, text)
 		}
 	}
 	t.Logf("%d of %d mutants are found", found, mutants)

@@ -104,14 +104,14 @@ func (s Situation) blocker(images []string) *Report {
 		return &Report{Reason: v1alpha1.ReasonDryRun, Message: "nothing is pulled; set enforcement to Enforce to act"}
 	case !s.Enabled.Image:
 		return &Report{Reason: v1alpha1.ReasonModeDisabled, Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
-	case len(imageEntries(s.Policy.Spec)) == 0:
+	case len(imageSettings(s.Policy.Spec)) == 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
 	case len(images) == 0:
 		return &Report{Reason: v1alpha1.ReasonNoQuickExitImage,
 			Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}
 	}
-	for _, settings := range imageEntries(s.Policy.Spec) {
+	for _, settings := range imageSettings(s.Policy.Spec) {
 		if settings.Image == "" {
 			continue
 		}
@@ -140,7 +140,7 @@ func (s Situation) namespace() string {
 // Images returns the distinct quick-exit images that the policy may use, sorted.
 func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	var images []string
-	for _, settings := range imageEntries(spec) {
+	for _, settings := range imageSettings(spec) {
 		if image := cmp.Or(settings.Image, defaultImage); image != "" {
 			images = append(images, image)
 		}
@@ -149,27 +149,9 @@ func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	return slices.Compact(images)
 }
 
-// imageEntries returns the settings of the sidecars that may end by mode Image: of those that the policy lists, or with
-// mainContainers the policy's own.
-func imageEntries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
-	all := []v1alpha1.TerminationSettings{spec.TerminationSettings}
-	if len(spec.Sidecars) > 0 {
-		all = nil
-	}
-	for _, sidecar := range spec.Sidecars {
-		all = append(all, v1alpha1.TerminationSettings{Mode: cmp.Or(sidecar.Mode, spec.Mode), Image: cmp.Or(sidecar.Image, spec.Image)})
-	}
-	return slices.DeleteFunc(all, func(s v1alpha1.TerminationSettings) bool { return !mayUseImage(s.Mode, spec.Fallback) })
-}
-
-// mayUseImage reports whether mode Image is declared or may be a fallback. Without a declared mode, an environment variable
-// may declare it. An unknown mode is not Image, and an unknown fallback is not Enabled.
-func mayUseImage(mode v1alpha1.Mode, fallback v1alpha1.Fallback) bool {
-	switch mode {
-	case "", v1alpha1.ModeAuto, v1alpha1.ModeImage:
-		return true
-	}
-	return cmp.Or(fallback, v1alpha1.FallbackEnabled) == v1alpha1.FallbackEnabled
+// imageSettings returns the settings of the policy that may use mode Image.
+func imageSettings(spec *v1alpha1.PolicySpec) []resolve.Settings {
+	return slices.DeleteFunc(resolve.SettingsOf(spec), func(s resolve.Settings) bool { return !s.MayUse(v1alpha1.ModeImage) })
 }
 
 // missing returns the wanted jobs that do not exist. A job that is being deleted still exists.

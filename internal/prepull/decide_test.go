@@ -115,13 +115,18 @@ func TestImagesOfPolicy(t *testing.T) {
 		"mainContainers: the policy's image":                        {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
 		"mainContainers without an image: the operator's":           {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
 		"mode CRR with fallback":                                    {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
-		"mode CRR without fallback":                                 {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}, own("b")), []string{"b"}},
+		"mode CRR without fallback":                                 {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b"}},
+		"mode CRR without fallback, with an image":                  {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
 		"mode Auto without fallback":                                {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Auto", Image: "a"}), []string{"a"}},
 		"mode Image without fallback":                               {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Image", Image: "a"}), []string{"a"}},
 		"unknown mode with fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
-		"unknown mode without fallback":                             {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}, own("b")), []string{"b"}},
-		"mode CRR with unknown fallback":                            {withFallback("Sometimes", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}, own("b")), []string{"b"}},
-		"policy with mode PodPhase without fallback":                {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
+		"unknown mode without fallback":                             {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Freeze"}, own("b")), []string{"b"}},
+		"mode CRR with unknown fallback":                            {withFallback("Sometimes", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b", image}},
+		"injected containers: the policy's image": {func(s *prepull.Situation) {
+			withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR"})(s)
+			s.Policy.Spec.IncludeInjected, s.Policy.Spec.Image = true, "b"
+		}, []string{"b"}},
+		"policy with mode PodPhase without fallback": {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change)

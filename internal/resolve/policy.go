@@ -100,6 +100,36 @@ func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selecto
 	return parsed, nil
 }
 
+// Settings are settings that decide how a container may end, with the operator's defaults.
+type Settings struct {
+	Mode     v1alpha1.Mode
+	Image    string // empty without one
+	Fallback v1alpha1.Fallback
+}
+
+// SettingsOf returns the settings that a policy can have an effect with: those of each entry, with the spec's where the entry sets none,
+// and the spec's own where a container needs no entry. The policy's author needs permission for each mode that they may use. Admission
+// policies sidecar-termination-mode-* (config/admission) say the same.
+func SettingsOf(spec *v1alpha1.PolicySpec) []Settings {
+	var all []Settings
+	add := func(mode v1alpha1.Mode, image string) {
+		all = append(all, Settings{cmp.Or(mode, DefaultMode), image, cmp.Or(spec.Fallback, DefaultFallback)})
+	}
+	if len(spec.Sidecars) == 0 || spec.IncludeInjected {
+		add(spec.Mode, spec.Image)
+	}
+	for i := range spec.Sidecars {
+		add(cmp.Or(spec.Sidecars[i].Mode, spec.Mode), cmp.Or(spec.Sidecars[i].Image, spec.Image))
+	}
+	return all
+}
+
+// MayUse reports whether a container can end with the mode because of these settings. Each field may be combined with fields of other
+// policies: an image counts as mode Image, and exitCodePolicy rules no mode out. An unknown fallback counts as Enabled.
+func (s Settings) MayUse(mode v1alpha1.Mode) bool {
+	return s.Mode == mode || s.Mode == v1alpha1.ModeAuto || s.Fallback != v1alpha1.FallbackDisabled || mode == v1alpha1.ModeImage && s.Image != ""
+}
+
 // sidecarCoverage parses the quickExitPaths of the sidecars that set it. Few do, so the map is often nil.
 func sidecarCoverage(sidecars []v1alpha1.Sidecar) map[string]quickexit.Coverage {
 	var covers map[string]quickexit.Coverage
