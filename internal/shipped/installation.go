@@ -81,11 +81,7 @@ func (i Installation) differences(path string, shipped, installed any) []string 
 		}
 		return all
 	case string:
-		text, ok := installed.(string)
-		if path == "spec.policyName" && text == i.Name(shipped) {
-			return nil
-		}
-		if ok && path != "spec.policyName" && (sameText(text, shipped) || sameText(text, i.chartText(shipped))) {
+		if text, ok := installed.(string); ok && i.isSame(path, shipped, text) {
 			return nil
 		}
 	default:
@@ -94,6 +90,14 @@ func (i Installation) differences(path string, shipped, installed any) []string 
 		}
 	}
 	return []string{path}
+}
+
+// isSame reports whether an installed text is the shipped one. The name of a policy must be its name in the installation.
+func (i Installation) isSame(path, shipped, installed string) bool {
+	if path == "spec.policyName" {
+		return installed == i.Name(shipped)
+	}
+	return sameText(installed, shipped) || sameText(installed, i.chartText(shipped))
 }
 
 // sameText compares texts. Tools fold long expressions differently.
