@@ -98,6 +98,9 @@ func TestCheck(t *testing.T) {
 	checkAuthors(t, c, first, second)
 	checkFlags(t, c, deployment)
 	checkDefinitions(t, c)
+	checkWeakenedDefinitions(t, c)
+	checkWeakenedDeployment(t, c, deployment)
+	checkDeletedPolicy(t, c)
 	wantCommand(t, "all is installed", "check", 0, "failures: 0,")
 	out := wantCommand(t, "someone who may read nothing", "check --as nobody", 2, "error: you may not read anything of the operator")
 	if strings.Contains(out, "warning") {
@@ -226,6 +229,107 @@ func checkDefinitions(t *testing.T, c client.Client) {
 		"warning CRD "+name+" has another version and lacks spec.prePull -> install the CRDs of this version",
 		"warning CRD "+name+" has another version and fields unknown to this program: spec.grace")
 	set(current)
+}
+
+// checkWeakenedDefinitions makes a CRD accept more, in several ways, and restores it.
+func checkWeakenedDefinitions(t *testing.T, c client.Client) {
+	t.Helper()
+	const name = "clustersidecarterminationpolicies.sidecartermination.dev"
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	must(t, c.Get(t.Context(), client.ObjectKey{Name: name}, definition))
+	shipped := definition.Spec.DeepCopy()
+	for what, tc := range map[string]struct {
+		change func(spec *apiextensionsv1.CustomResourceDefinitionSpec)
+		want   string
+	}{
+		"no rules": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			schema := spec.Versions[0].Schema.OpenAPIV3Schema
+			field := schema.Properties["spec"]
+			field.XValidations = nil
+			schema.Properties["spec"] = field
+		}, "spec.x-kubernetes-validations"},
+		"unknown fields kept": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			schema := spec.Versions[0].Schema.OpenAPIV3Schema
+			field := schema.Properties["spec"]
+			field.XPreserveUnknownFields = ptr.To(true)
+			schema.Properties["spec"] = field
+		}, "spec.x-kubernetes-preserve-unknown-fields"},
+		"further version": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			further := spec.Versions[0].DeepCopy()
+			further.Name, further.Storage = "v1alpha0", false
+			spec.Versions = append(spec.Versions, *further)
+		}, "versions.v1alpha0"},
+		"conversion webhook": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+				Strategy: apiextensionsv1.WebhookConverter,
+				Webhook: &apiextensionsv1.WebhookConversion{
+					ConversionReviewVersions: []string{"v1"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://localhost:1/convert")},
+				},
+			}
+		}, "conversion.strategy, conversion.webhook"},
+	} {
+		tc.change(&definition.Spec)
+		must(t, c.Update(t.Context(), definition))
+		wantCommand(t, what, "check", 0, "warning CRD "+name+" accepts more than this version ships: "+tc.want+
+			" -> if this is not intended, restore it: kubectl replace -k")
+		definition.Spec = *shipped.DeepCopy()
+		must(t, c.Update(t.Context(), definition))
+	}
+	wantCommand(t, "the definition is restored", "check", 0, "ok CRD "+name+" serves version v1alpha1 with every field and rule")
+}
+
+// checkWeakenedDeployment gives the operator more rights on its node, opens its profiles and changes its account. It restores all.
+func checkWeakenedDeployment(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
+	t.Helper()
+	shipped := deployment.Spec.DeepCopy()
+	for what, tc := range map[string]struct {
+		change func(pod *corev1.PodSpec)
+		code   int
+		want   string
+	}{
+		"privileged pod on the host's network": {func(pod *corev1.PodSpec) {
+			pod.HostNetwork = true
+			pod.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		}, 0, "warning the operator's pods have more rights on their node than this version ships: allowPrivilegeEscalation of container manager, " +
+			"capabilities of container manager, hostNetwork, privileged of container manager, readOnlyRootFilesystem of container manager -> " +
+			"if this is not intended, remove it: kubectl edit deployment/sidecar-termination-controller-manager"},
+		"profiles": {func(pod *corev1.PodSpec) {
+			pod.Containers[0].Args = append(pod.Containers[0].Args, "--pprof-bind-address=:6060")
+		},
+			0, "warning profiles are served on :6060 to everyone who can connect. They show names of objects and can slow the operator down -> " +
+				"serve them to kubectl port-forward only: set --pprof-bind-address=127.0.0.1:6060"},
+		"another account": {func(pod *corev1.PodSpec) { pod.ServiceAccountName, pod.DeprecatedServiceAccount = "sidecar", "sidecar" },
+			1, "warning admission policy sidecar-termination-operator-limits does not apply to ServiceAccount sidecar, which runs the operator: " +
+				"only RBAC limits what the operator's ServiceAccount can do to pods -> if this is not intended: kubectl set serviceaccount " +
+				"deployment/sidecar-termination-controller-manager sidecar-termination-controller-manager -n sidecar-termination-system"},
+	} {
+		tc.change(&deployment.Spec.Template.Spec)
+		must(t, c.Update(t.Context(), deployment))
+		if out := wantCommand(t, what, "check", tc.code, tc.want); tc.code == 1 && strings.Contains(out, "they limit the operator") {
+			t.Errorf("%s: the policies are said to limit the operator:\n%s", what, out)
+		}
+		deployment.Spec = *shipped.DeepCopy()
+		must(t, c.Update(t.Context(), deployment))
+	}
+	wantCommand(t, "the Deployment is restored", "check", 0, "ok the operator's pods have at most the rights on their node that this version ships")
+}
+
+// checkDeletedPolicy deletes an admission policy that a finalizer keeps, and creates it again.
+func checkDeletedPolicy(t *testing.T, c client.Client) {
+	t.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	must(t, c.Get(t.Context(), client.ObjectKey{Name: "sidecar-termination-operator-limits"}, policy))
+	shipped := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy.Name, Labels: policy.Labels}, Spec: policy.Spec}
+	policy.Finalizers = []string{"example.com/hold"}
+	must(t, c.Update(t.Context(), policy))
+	must(t, c.Delete(t.Context(), policy))
+	wantCommand(t, "a policy is being deleted", "check", 0, "warning admission policy sidecar-termination-operator-limits is being deleted. Without it, "+
+		"only RBAC limits what the operator's ServiceAccount can do to pods -> find out who deletes it and what its finalizers wait for. "+
+		"When it is gone, install it: kubectl apply")
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+	policy.Finalizers = nil
+	must(t, c.Update(t.Context(), policy))
+	create(t, c, shipped)
 }
 
 // checkPolicies creates a policy that is not ready, then degraded.

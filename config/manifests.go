@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,12 +27,21 @@ const (
 	NamespacedManagerRoles = "rbac-namespaced/role.yaml"
 )
 
-//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/*.yaml
+//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/*.yaml manager/deployment.yaml
 var manifests embed.FS
 
 // Definitions returns the CRDs, sorted by their names.
 func Definitions() ([]apiextensionsv1.CustomResourceDefinition, error) {
 	return decode[apiextensionsv1.CustomResourceDefinition]("crd/bases/*.yaml")
+}
+
+// Deployment returns the operator's Deployment.
+func Deployment() (*appsv1.Deployment, error) {
+	all, err := decode[appsv1.Deployment]("manager/deployment.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
 }
 
 // Roles returns the roles in a file. Roles and ClusterRoles have the same rules.

@@ -60,6 +60,7 @@ func TestNamespacedFlagsMatchItsRoles(t *testing.T) {
 // withoutNamespace are the resources without a namespace in the operator's ClusterRoles.
 var withoutNamespace = []string{
 	"namespaces", "nodes", "tokenreviews", "subjectaccessreviews",
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 	"clustersidecarterminationpolicies", "clustersidecarterminationpolicies/status",
 }
 

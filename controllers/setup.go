@@ -65,6 +65,9 @@ func setup(ctx context.Context, mgr manager.Manager, recorder events.EventRecord
 	if err != nil {
 		return reconcilers{}, err
 	}
+	if err := watchAdmission(mgr, options); err != nil {
+		return reconcilers{}, fmt.Errorf("watch admission policies: %w", err)
+	}
 	reporter := newReporter(recorder, options.Clock, queues.policies.add)
 	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {

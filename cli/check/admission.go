@@ -3,183 +3,115 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config"
-	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// outcomePolicy is the admission policy that decides the outcome of pods, and authorsPrefix the prefix of those that check the
-// permissions of policy authors. authorsOfPrePull is one of them.
-const (
-	outcomePolicy    = "sidecar-termination-outcome"
-	authorsPrefix    = "sidecar-termination-mode-"
-	authorsOfPrePull = authorsPrefix + "pre-pull"
-)
-
-// admissionPolicy is an admission policy of the installation. Its binding has the same name.
-type admissionPolicy struct {
-	name, missing string // missing is the effect of its absence
-	needed        bool   // by the operator's flags
-}
-
-// admissionPolicies are the policies in config/admission. A test compares them.
-func (c *checker) admissionPolicies() []admissionPolicy {
-	enabled := c.settings.Capabilities.EnabledModes
-	podPhase := enabled.Enabled(v1alpha1.ModePodPhase)
-	return []admissionPolicy{
-		{outcomePolicy, "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36", true},
-		{"sidecar-termination-operator-limits", "only RBAC limits what the operator's ServiceAccount can do to pods", true},
-		{"sidecar-termination-operator-requests",
-			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete", enabled.CRR || enabled.PrePull},
-		{authorsPrefix + "crr", "anyone who may write policies can stop containers", enabled.CRR},
-		{authorsPrefix + "image", "anyone who may write policies can change images of pods", enabled.Image},
-		{authorsPrefix + "pod-phase", "anyone who may write policies can end pods", podPhase},
-		{authorsOfPrePull, "anyone who may write policies can pull images to nodes", enabled.PrePull},
-	}
-}
-
-// checkAdmission finds admission policies that are missing or have been changed. It sets admissionSince for the checks that follow.
+// checkAdmission finds admission policies that are missing, have been changed or do not apply to the operator. It sets admissionSince
+// for the checks that follow.
 func (c *checker) checkAdmission(ctx context.Context) error {
-	shipped, err := config.AdmissionPolicies()
+	policies, err := c.admissionPolicies()
 	if err != nil {
 		return err
 	}
-	since, total, changed := map[string]time.Time{}, 0, 0
-	for _, policy := range c.admissionPolicies() {
-		if !policy.needed {
-			continue
-		}
-		total++
-		name := c.installedName(policy.name)
-		created, changes, err := c.compare(ctx, policy.name, shipped)
-		switch {
-		case c.unreadable(err, "admission policies"):
+	since, asShipped := map[string]time.Time{}, 0
+	for _, policy := range policies {
+		status, created, err := c.readAdmission(ctx, policy)
+		if c.unreadable(err, "admission policies") {
 			return nil
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			c.warn("install it: "+c.apply("admission", "admissionPolicies.enabled=true"), "admission policy %s is missing: %s", name, policy.missing)
-		case err != nil:
-			return fmt.Errorf("get admission policy %s: %w", name, err)
-		default:
-			since[policy.name] = created
 		}
-		if len(changes) > 0 {
-			changed++
-			c.warn("if this is not intended, restore it: "+c.apply("admission", "admissionPolicies.enabled=true"),
-				"admission policy %s is not as this version ships it: %s", name, firstOf(changes))
+		if err != nil {
+			return err
+		}
+		c.reportAdmission(policy, status)
+		if status.State == shipped.Present {
+			asShipped++
+		}
+		if status.State != shipped.Missing {
+			since[policy.Name] = created
 		}
 	}
-	if c.admissionSince = since; len(since) == total && changed == 0 {
-		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", total)
+	if c.admissionSince = since; asShipped == len(policies) {
+		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
 	return nil
 }
 
-// compare returns when both the admission policy and its binding existed, and their fields that differ from what this version ships.
-func (c *checker) compare(ctx context.Context, policy string, shipped []unstructured.Unstructured) (last time.Time, changes []string, err error) {
-	for i := range shipped {
-		if shipped[i].GetName() != policy {
-			continue
-		}
-		installed := &unstructured.Unstructured{}
-		installed.SetGroupVersionKind(shipped[i].GroupVersionKind())
-		if err := c.Client.Get(ctx, client.ObjectKey{Name: c.installedName(policy)}, installed); err != nil {
-			return last, nil, err
-		}
-		if created := installed.GetCreationTimestamp(); created.After(last) {
-			last = created.Time
-		}
-		for _, field := range c.differences("spec", shipped[i].Object["spec"], installed.Object["spec"]) {
-			changes = append(changes, installed.GetKind()+" "+field)
+// admissionPolicies are the policies that the operator needs by its flags.
+func (c *checker) admissionPolicies() ([]shipped.AdmissionPolicy, error) {
+	return shipped.AdmissionPolicies(c.settings.Capabilities)
+}
+
+// readAdmission returns the state of an admission policy, and when both the policy and its binding existed.
+func (c *checker) readAdmission(ctx context.Context, policy shipped.AdmissionPolicy) (status shipped.Status, created time.Time, err error) {
+	installation := c.installation()
+	objects := policy.Objects(installation)
+	for i, object := range objects {
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			objects[i] = nil
+		case err != nil:
+			return status, created, fmt.Errorf("get admission policy %s: %w", object.GetName(), err)
+		case object.GetCreationTimestamp().After(created):
+			created = object.GetCreationTimestamp().Time
 		}
 	}
-	return last, changes, nil
+	return policy.Compare(installation, objects), created, nil
 }
 
-// defaults are the values that the API server sets in admission policies.
-var defaults = map[string]any{
-	"matchPolicy": "Equivalent", "namespaceSelector": map[string]any{}, "objectSelector": map[string]any{}, "scope": "*",
-}
-
-// differences lists the fields in which the installed value differs from the shipped one.
-func (c *checker) differences(path string, shipped, installed any) []string {
-	var all []string
-	switch shipped := shipped.(type) {
-	case map[string]any:
-		fields, _ := installed.(map[string]any)
-		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if _, given := shipped[key]; !given && !reflect.DeepEqual(fields[key], defaults[key]) {
-				all = append(all, path+"."+key)
-			}
-		}
-		for _, key := range slices.Sorted(maps.Keys(shipped)) {
-			all = append(all, c.differences(path+"."+key, shipped[key], fields[key])...)
-		}
-		return all
-	case []any:
-		items, _ := installed.([]any)
-		if len(items) != len(shipped) {
-			return []string{path}
-		}
-		for i := range shipped {
-			all = append(all, c.differences(fmt.Sprintf("%s[%d]", path, i), shipped[i], items[i])...)
-		}
-		return all
-	case string:
-		text, ok := installed.(string)
-		// Tools fold long expressions differently.
-		same := slices.Equal(strings.Fields(c.shippedNames(text)), strings.Fields(shipped)) || text == c.installedName(shipped)
-		if ok && same {
-			return nil
-		}
-	default:
-		if reflect.DeepEqual(shipped, installed) {
-			return nil
-		}
+// reportAdmission warns of an admission policy that is not as shipped.
+func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status) {
+	name, value := c.installedName(policy.Name), "admissionPolicies.enabled=true"
+	switch status.State {
+	case shipped.Missing:
+		c.warn("install it: "+c.apply("admission", value), "admission policy %s is missing: %s", name, policy.Effect)
+		return
+	case shipped.BeingDeleted:
+		c.warn("find out who deletes it and what its finalizers wait for. When it is gone, install it: "+c.apply("admission", value),
+			"admission policy %s is being deleted. Without it, %s", name, policy.Effect)
 	}
-	return []string{path}
+	if len(status.Differences) > 0 {
+		c.warn("if this is not intended, restore it: "+c.restore("admission", value),
+			"admission policy %s is not as this version ships it: %s", name, firstOf(status.Differences))
+	}
+	if status.OtherAccount {
+		account := c.account()
+		hint := fmt.Sprintf("if this is not intended: kubectl set serviceaccount deployment/%s %s -n %s", c.deployment.Name, c.deployment.Name, c.deployment.Namespace)
+		if c.release() != "" {
+			hint = "name the account in the values: " + c.upgrade("serviceAccount.name="+account)
+		}
+		c.warn(hint, "admission policy %s does not apply to ServiceAccount %s, which runs the operator: %s", name, account, policy.Effect)
+	}
 }
 
-// shippedNames returns a text of the installation with the names of config/default, which the chart replaces.
-func (c *checker) shippedNames(text string) string {
+// account is the name of the ServiceAccount that runs the operator.
+func (c *checker) account() string {
+	return cmp.Or(c.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+}
+
+// installation says how names of the cluster differ from those of config/default.
+func (c *checker) installation() shipped.Installation {
 	if c.deployment == nil {
-		return text
+		return shipped.Installation{}
 	}
-	// The chart may use another service account, whose name stands in a pattern.
-	pattern := func(account string) string { return "[^:]*" + account + "[^:]*" }
-	text = strings.ReplaceAll(text, pattern(c.deployment.Spec.Template.Spec.ServiceAccountName), pattern(settings.DeploymentName))
-	prefix, _, _ := strings.Cut(c.deployment.Name, controllerManager)
-	return strings.ReplaceAll(text, prefix+"-", strings.TrimSuffix(settings.DeploymentName, controllerManager)+"-")
+	return shipped.Installation{Deployment: c.deployment.Name, Namespace: c.deployment.Namespace, Account: c.account()}
 }
 
-// controllerManager is what the name of the operator's Deployment has in every installation.
-const controllerManager = "-controller-manager"
-
-// installedName returns a name of config/default as it is in the cluster. A Helm release, and namePrefix and nameSuffix of
-// kustomize, may change what names begin and end with.
-func (c *checker) installedName(name string) string {
-	if c.deployment == nil {
-		return name
-	}
-	if prefix, suffix, ok := strings.Cut(c.deployment.Name, controllerManager); ok {
-		return prefix + strings.TrimPrefix(name, strings.TrimSuffix(settings.DeploymentName, controllerManager)) + suffix
-	}
-	return name
-}
+// installedName returns a name of config/default as it is in the cluster.
+func (c *checker) installedName(name string) string { return c.installation().Name(name) }
 
 // admissionLag is how long the API server may take to enforce a new admission policy.
 const admissionLag = 5 * time.Second
@@ -200,7 +132,7 @@ func (c *checker) checkAuthors(context.Context) error {
 	}
 	known := false
 	for name := range c.admissionSince {
-		known = known || strings.HasPrefix(name, authorsPrefix)
+		known = known || strings.HasPrefix(name, shipped.AuthorsPrefix)
 	}
 	switch {
 	case len(unchecked) > 0:
@@ -216,7 +148,7 @@ func (c *checker) checkAuthors(context.Context) error {
 func isUnchecked(policy policy, since map[string]time.Time) bool {
 	changed := lastChanged(policy.object)
 	for name, created := range since {
-		applies := strings.HasPrefix(name, authorsPrefix) && (name != authorsOfPrePull || policy.spec.PrePull != nil)
+		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.spec.PrePull != nil)
 		if applies && changed.Before(created.Add(admissionLag)) {
 			return true
 		}

@@ -10,59 +10,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/resource"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// render returns the objects of a kustomization of config.
-func render(t *testing.T, directory string) []*resource.Resource {
-	t.Helper()
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/"+directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rendered.Resources()
-}
-
-func TestEveryAdmissionPolicyIsChecked(t *testing.T) {
-	installed, checked := map[string][]string{}, map[string][]string{}
-	for _, object := range render(t, "admission") {
-		installed[object.GetKind()] = append(installed[object.GetKind()], object.GetName())
-	}
-	var needed []string
-	for _, policy := range (&checker{}).admissionPolicies() {
-		kind := "ValidatingAdmissionPolicy"
-		if policy.name == outcomePolicy {
-			kind = "MutatingAdmissionPolicy"
-		}
-		// A policy without a binding has no effect. Both have the same name.
-		checked[kind], checked[kind+"Binding"] = append(checked[kind], policy.name), append(checked[kind+"Binding"], policy.name)
-		if policy.needed {
-			needed = append(needed, policy.name)
-		}
-	}
-	if difference := cmp.Diff(installed, checked, cmpopts.SortSlices(strings.Compare)); difference != "" {
-		t.Errorf("admission policies (-installed +checked):\n%s", difference)
-	}
-	if difference := cmp.Diff([]string{"sidecar-termination-outcome", "sidecar-termination-operator-limits"}, needed); difference != "" {
-		t.Errorf("needed without any mode (-want +got):\n%s", difference)
-	}
-}
-
 func TestOutcomePolicy(t *testing.T) {
-	named := metav1.ObjectMeta{Name: outcomePolicy}
+	named := metav1.ObjectMeta{Name: shipped.OutcomePolicy}
 	policy, binding := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: named}, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: named}
 	for name, tc := range map[string]struct {
 		objects []client.Object
@@ -117,27 +79,28 @@ func TestChangedAdmissionPolicies(t *testing.T) {
 	} {
 		for release, account := range map[string]string{"sidecar-termination": settings.DeploymentName, "acme": "batch"} {
 			t.Run(name+", "+release, func(t *testing.T) {
-				shipped, err := config.AdmissionPolicies()
+				objects, err := config.AdmissionPolicies()
 				if err != nil {
 					t.Fatal(err)
 				}
-				objects := []client.Object{}
-				for i := range shipped {
-					if shipped[i].GetKind()+"/"+shipped[i].GetName() == tc.object {
-						tc.change(t, &shipped[i])
+				installed := []client.Object{}
+				for i := range objects {
+					if objects[i].GetKind()+"/"+objects[i].GetName() == tc.object {
+						tc.change(t, &objects[i])
 					}
-					renamed, err := json.Marshal(shipped[i].Object)
+					renamed, err := json.Marshal(objects[i].Object)
 					if err != nil {
 						t.Fatal(err)
 					}
 					object := &unstructured.Unstructured{}
-					names := strings.NewReplacer(settings.DeploymentName, account, "sidecar-termination-", release+"-")
+					names := strings.NewReplacer(settings.DeploymentName, account, "sidecar-termination-mode-", release+"-mode-",
+						"sidecar-termination-operator-", release+"-operator-", "sidecar-termination-outcome", release+"-outcome")
 					if err := object.UnmarshalJSON([]byte(names.Replace(string(renamed)))); err != nil {
 						t.Fatal(err)
 					}
-					objects = append(objects, object)
+					installed = append(installed, object)
 				}
-				c := newChecker(t, nil, objects...)
+				c := newChecker(t, nil, installed...)
 				c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release + "-controller-manager", Namespace: settings.Namespace}}
 				c.deployment.Spec.Template.Spec.ServiceAccountName = account
 				if err := c.checkAdmission(t.Context()); err != nil {
@@ -180,20 +143,6 @@ func TestAddedRules(t *testing.T) {
 	}
 }
 
-func TestNamesOfAnotherInstallation(t *testing.T) {
-	for deployment, want := range map[string]string{
-		"team-a-sidecar-termination-controller-manager":    "team-a-sidecar-termination-operator-limits",
-		"acme-sidecar-termination-controller-manager-blue": "acme-sidecar-termination-operator-limits-blue",
-		"sidecar-termination-controller-manager":           "sidecar-termination-operator-limits",
-		"custom":                                           "sidecar-termination-operator-limits",
-	} {
-		c := &checker{deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: deployment}}}
-		if got := c.installedName("sidecar-termination-operator-limits"); got != want {
-			t.Errorf("%s: got %s, want %s", deployment, got, want)
-		}
-	}
-}
-
 func TestUncheckedPolicies(t *testing.T) {
 	installed := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	written := func(after time.Duration, subresource, fields string) metav1.ManagedFieldsEntry {
@@ -201,7 +150,7 @@ func TestUncheckedPolicies(t *testing.T) {
 		return metav1.ManagedFieldsEntry{Time: &at, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const spec, status, labels = `{"f:spec":{"f:mode":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{"f:spec":{}}}}`
-	since := map[string]time.Time{authorsPrefix + "crr": installed, authorsOfPrePull: installed.Add(time.Hour), outcomePolicy: installed.Add(time.Hour)}
+	since := map[string]time.Time{shipped.AuthorsPrefix + "crr": installed, shipped.AuthorsOfPrePull: installed.Add(time.Hour), shipped.OutcomePolicy: installed.Add(time.Hour)}
 	for name, tc := range map[string]struct {
 		created time.Duration
 		fields  []metav1.ManagedFieldsEntry

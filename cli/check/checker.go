@@ -57,6 +57,8 @@ var checks = []check{
 	{"Operator", "Flags", (*checker).checkFlags, (*checker).isFound},
 	{"Operator", "Namespaces", (*checker).checkNamespaces, (*checker).readsNamespaces},
 	{"Operator", "Metrics", (*checker).checkMetrics, (*checker).knowsFlags},
+	{"Operator", "Profiles", (*checker).checkProfiles, (*checker).knowsFlags},
+	{"Operator", "PodSecurity", (*checker).checkSecurity, (*checker).isFound},
 	{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
 	{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
 	{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},

@@ -5,9 +5,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,16 +53,19 @@ func (c *checker) checkDefinition(ctx context.Context, known *apiextensionsv1.Cu
 		c.fail(hint, "CRD %s does not serve version %s", name, version)
 		return nil
 	}
-	own := servedSchema(known, version)
-	older, newer := missingFields(own, schema, ""), missingFields(schema, own, "")
-	if len(older) > 0 {
-		c.warn(hint, "CRD %s has another version and lacks %s", name, firstOf(older))
+	found := compareDefinitions(known, installed)
+	if len(found.older) > 0 {
+		c.warn(hint, "CRD %s has another version and lacks %s", name, firstOf(found.older))
 	}
-	if len(newer) > 0 {
-		c.warn(versionHint, "CRD %s has another version and fields unknown to this program: %s", name, firstOf(newer))
+	if len(found.newer) > 0 {
+		c.warn(versionHint, "CRD %s has another version and fields unknown to this program: %s", name, firstOf(found.newer))
 	}
-	if len(older)+len(newer) == 0 {
-		c.ok("CRD %s serves version %s with every field", name, version)
+	if len(found.weaker) > 0 {
+		c.warn("if this is not intended, restore it: "+c.restore("crd", "crds.install=true"),
+			"CRD %s accepts more than this version ships: %s", name, firstOf(found.weaker))
+	}
+	if len(found.older)+len(found.newer)+len(found.weaker) == 0 {
+		c.ok("CRD %s serves version %s with every field and rule", name, version)
 	}
 	return nil
 }
@@ -78,31 +78,4 @@ func servedSchema(definition *apiextensionsv1.CustomResourceDefinition, version 
 		}
 	}
 	return nil
-}
-
-// missingFields lists the fields and enum values of the first schema that the second one lacks. It omits fields below a missing
-// field. It ignores descriptions, rules and limits: the API server may store them in another form, and tools remove
-// descriptions.
-func missingFields(first, second *apiextensionsv1.JSONSchemaProps, at string) []string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(first.Properties)) {
-		path := strings.TrimPrefix(at+"."+name, ".")
-		inFirst := first.Properties[name]
-		inSecond, ok := second.Properties[name]
-		if !ok {
-			all = append(all, path)
-			continue
-		}
-		all = append(all, missingFields(&inFirst, &inSecond, path)...)
-	}
-	if first.Items != nil && first.Items.Schema != nil && second.Items != nil && second.Items.Schema != nil {
-		all = append(all, missingFields(first.Items.Schema, second.Items.Schema, at+"[]")...)
-	}
-	for _, value := range first.Enum {
-		hasValue := func(other apiextensionsv1.JSON) bool { return string(other.Raw) == string(value.Raw) }
-		if len(second.Enum) > 0 && !slices.ContainsFunc(second.Enum, hasValue) {
-			all = append(all, fmt.Sprintf("value %s of %s", strings.Trim(string(value.Raw), `"`), at))
-		}
-	}
-	return all
 }

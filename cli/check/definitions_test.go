@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
@@ -26,20 +27,60 @@ func policyDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	return &definitions[i]
 }
 
-func TestMissingFields(t *testing.T) {
+func TestDefinitionDifferences(t *testing.T) {
 	type properties = map[string]apiextensionsv1.JSONSchemaProps
 	for name, tc := range map[string]struct {
-		change       func(schema *apiextensionsv1.JSONSchemaProps, spec properties)
-		older, newer []string
+		change               func(schema *apiextensionsv1.JSONSchemaProps, spec properties)
+		older, newer, weaker []string
 	}{
 		"same": {change: func(*apiextensionsv1.JSONSchemaProps, properties) {}},
-		"other descriptions, rules and limits": {
+		"other descriptions and messages": {
 			change: func(schema *apiextensionsv1.JSONSchemaProps, spec properties) {
 				schema.Description = ""
+				for i := range schema.Properties["spec"].XValidations {
+					schema.Properties["spec"].XValidations[i].Message = "no"
+				}
+			},
+		},
+		"stricter": {
+			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
 				sidecars := spec["sidecars"]
-				sidecars.XValidations, sidecars.MaxItems = nil, nil
+				sidecars.MaxItems, sidecars.MinItems = ptr.To[int64](3), ptr.To[int64](2)
+				sidecars.XValidations = append(sidecars.XValidations, apiextensionsv1.ValidationRule{Rule: "false"})
 				spec["sidecars"] = sidecars
 			},
+		},
+		"no rules": {
+			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
+				spec := schema.Properties["spec"]
+				spec.XValidations = nil
+				schema.Properties["spec"] = spec
+			},
+			weaker: []string{"spec.x-kubernetes-validations"},
+		},
+		"one rule less": {
+			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
+				spec := schema.Properties["spec"]
+				spec.XValidations = spec.XValidations[1:]
+				schema.Properties["spec"] = spec
+			},
+			weaker: []string{"spec.x-kubernetes-validations"},
+		},
+		"higher and missing limits": {
+			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
+				sidecars, image := spec["sidecars"], spec["image"]
+				sidecars.MaxItems, image.MaxLength = ptr.To[int64](1000), nil
+				spec["sidecars"], spec["image"] = sidecars, image
+			},
+			weaker: []string{"spec.image.maxLength", "spec.sidecars.maxItems"},
+		},
+		"unknown fields kept": {
+			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
+				spec := schema.Properties["spec"]
+				spec.XPreserveUnknownFields = ptr.To(true)
+				schema.Properties["spec"] = spec
+			},
+			weaker: []string{"spec.x-kubernetes-preserve-unknown-fields"},
 		},
 		"missing object": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) { delete(spec, "prePull") },
@@ -69,6 +110,7 @@ func TestMissingFields(t *testing.T) {
 				mode.Enum = nil
 				spec["mode"] = mode
 			},
+			weaker: []string{"spec.mode.enum"},
 		},
 		"extra field and value": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
@@ -81,16 +123,45 @@ func TestMissingFields(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			version := v1alpha1.GroupVersion.Version
-			own, installed := servedSchema(policyDefinition(t), version), servedSchema(policyDefinition(t), version)
-			tc.change(installed, installed.Properties["spec"].Properties)
-			if difference := cmp.Diff(tc.older, missingFields(own, installed, "")); difference != "" {
-				t.Errorf("missing (-want +got):\n%s", difference)
-			}
-			if difference := cmp.Diff(tc.newer, missingFields(installed, own, "")); difference != "" {
-				t.Errorf("extra (-want +got):\n%s", difference)
+			installed := policyDefinition(t)
+			schema := servedSchema(installed, v1alpha1.GroupVersion.Version)
+			tc.change(schema, schema.Properties["spec"].Properties)
+			got := compareDefinitions(policyDefinition(t), stored(installed))
+			want := differences{tc.older, tc.newer, tc.weaker}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(differences{})); diff != "" {
+				t.Errorf("differences (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// stored returns the definition as the API server has it.
+func stored(definition *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&definition.Spec)
+	return definition
+}
+
+func TestDefinitionsBeyondTheSchema(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*apiextensionsv1.CustomResourceDefinitionSpec)
+		weaker []string
+	}{
+		"further version": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			spec.Versions = append(spec.Versions, *spec.Versions[0].DeepCopy())
+			spec.Versions[1].Name = "v0"
+		}, []string{"versions.v0"}},
+		"conversion webhook": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{}}
+		}, []string{"conversion.strategy", "conversion.webhook"}},
+		"no status": {func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
+			spec.Versions[0].Subresources = nil
+		}, []string{"versions.v1alpha1.subresources"}},
+	} {
+		installed := policyDefinition(t)
+		tc.change(&installed.Spec)
+		if diff := cmp.Diff(differences{weaker: tc.weaker}, compareDefinitions(policyDefinition(t), stored(installed)), cmp.AllowUnexported(differences{})); diff != "" {
+			t.Errorf("%s: differences (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -25,7 +25,20 @@ func (c *checker) apply(directory string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...)
 	}
-	return fmt.Sprintf("kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.Release)
+	return "kubectl apply --server-side -k " + shippedDirectory(directory)
+}
+
+// restore is apply for objects that exist. It replaces them, because applying keeps the fields that somebody else has added.
+func (c *checker) restore(directory string, values ...string) string {
+	if c.release() != "" {
+		return c.upgrade(values...) + " --force"
+	}
+	return "kubectl replace -k " + shippedDirectory(directory)
+}
+
+// shippedDirectory is a directory of config in this version.
+func shippedDirectory(directory string) string {
+	return fmt.Sprintf("'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.Release)
 }
 
 // upgrade returns the command that upgrades the Helm release with the values. It keeps the release's other values.

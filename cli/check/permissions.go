@@ -3,7 +3,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,7 +118,7 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	if !c.readsCluster() {
 		roles = "overlays/namespaced"
 	}
-	account := cmp.Or(c.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	account := c.account()
 	total, missing := 0, 0
 	for _, p := range permissions {
 		denied, err := c.denied(ctx, account, p)

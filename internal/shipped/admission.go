@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shipped compares the admission policies in a cluster with those that this version ships. Its callers read the objects.
+package shipped
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// namesPrefix is what the names of config/default begin with.
+const namesPrefix = "sidecar-termination-"
+
+// OutcomePolicy is the admission policy that decides the outcome of pods, and AuthorsPrefix the prefix of those that check the
+// permissions of policy authors. AuthorsOfPrePull is one of them.
+const (
+	OutcomePolicy    = namesPrefix + "outcome"
+	AuthorsPrefix    = namesPrefix + "mode-"
+	AuthorsOfPrePull = AuthorsPrefix + "pre-pull"
+)
+
+// AdmissionPolicy is an admission policy of config/admission with its binding. Both have the same name.
+type AdmissionPolicy struct {
+	// Name is the name in config/default.
+	Name string
+	// Effect is what its absence causes.
+	Effect  string
+	objects []unstructured.Unstructured
+}
+
+// Short is the name without what the names of all admission policies begin with.
+func (p AdmissionPolicy) Short() string { return strings.TrimPrefix(p.Name, namesPrefix) }
+
+// AdmissionPolicies returns the admission policies that an operator with the capabilities needs.
+func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error) {
+	objects, err := config.AdmissionPolicies()
+	if err != nil {
+		return nil, err
+	}
+	enabled := capabilities.EnabledModes
+	var needed []AdmissionPolicy
+	for _, policy := range []struct {
+		name, effect string
+		needed       bool
+	}{
+		{OutcomePolicy, "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36", true},
+		{namesPrefix + "operator-limits", "only RBAC limits what the operator's ServiceAccount can do to pods", true},
+		{namesPrefix + "operator-requests",
+			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete", enabled.CRR || enabled.PrePull},
+		{AuthorsPrefix + "crr", "anyone who may write policies can stop containers", enabled.CRR},
+		{AuthorsPrefix + "image", "anyone who may write policies can change images of pods", enabled.Image},
+		{AuthorsPrefix + "pod-phase", "anyone who may write policies can end pods", enabled.Enabled(v1alpha1.ModePodPhase)},
+		{AuthorsOfPrePull, "anyone who may write policies can pull images to nodes", enabled.PrePull},
+	} {
+		if policy.needed {
+			ofPolicy := slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return o.GetName() != policy.name })
+			needed = append(needed, AdmissionPolicy{policy.name, policy.effect, ofPolicy})
+		}
+	}
+	return needed, nil
+}
+
+// State is the state of an admission policy and its binding.
+type State string
+
+// The states. Only a reader of the cluster finds Unknown.
+const (
+	Present      State = "Present"
+	Missing      State = "Missing"
+	Changed      State = "Changed"
+	BeingDeleted State = "BeingDeleted"
+	Unknown      State = "Unknown"
+)
+
+// Status is the state of an admission policy with its reasons.
+type Status struct {
+	State State
+	// Differences are the fields that differ from what this version ships.
+	Differences []string
+	// OtherAccount means that the policy does not apply to the ServiceAccount that runs the operator.
+	OtherAccount bool
+}
+
+// Objects returns the policy and its binding as they are named in the installation, without content.
+func (p AdmissionPolicy) Objects(in Installation) []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for i := range p.objects {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(p.objects[i].GroupVersionKind())
+		object.SetName(in.Name(p.Name))
+		all = append(all, object)
+	}
+	return all
+}
+
+// Compare compares the objects of Objects, as they were read, with what this version ships. An object that does not exist is nil.
+func (p AdmissionPolicy) Compare(in Installation, installed []*unstructured.Unstructured) Status {
+	if slices.Contains(installed, nil) {
+		return Status{State: Missing}
+	}
+	status := Status{State: Present}
+	for i, object := range installed {
+		for _, field := range in.differences("spec", p.objects[i].Object["spec"], object.Object["spec"]) {
+			status.Differences = append(status.Differences, object.GetKind()+" "+field)
+		}
+		status.OtherAccount = status.OtherAccount || in.Account != "" && excludesAccount(object.Object["spec"], in.user())
+		if object.GetDeletionTimestamp() != nil {
+			status.State = BeingDeleted
+		}
+	}
+	if status.State == Present && (len(status.Differences) > 0 || status.OtherAccount) {
+		status.State = Changed
+	}
+	return status
+}
+
+// accountPattern finds the pattern by which an expression recognizes the operator.
+var accountPattern = regexp.MustCompile(`request\.userInfo\.username\.matches\('([^']*)'\)`)
+
+// excludesAccount reports whether an expression recognizes the operator by a pattern that does not match the user.
+func excludesAccount(value any, user string) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range value {
+			if excludesAccount(field, user) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return excludesAccount(item, user) })
+	case string:
+		for _, match := range accountPattern.FindAllStringSubmatch(value, -1) {
+			if pattern, err := regexp.Compile(match[1]); err != nil || !pattern.MatchString(user) {
+				return true
+			}
+		}
+	}
+	return false
+}

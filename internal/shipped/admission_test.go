@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shipped
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// policies returns the admission policies that an operator with the modes needs.
+func policies(t *testing.T, modes plan.EnabledModes) []AdmissionPolicy {
+	t.Helper()
+	all, err := AdmissionPolicies(plan.Capabilities{EnabledModes: modes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// every are the modes that need every admission policy.
+var every = plan.EnabledModes{CRR: true, Image: true, PodPhase: plan.PodPhaseEnabled, PrePull: true}
+
+func TestAllModesNeedEveryAdmissionPolicy(t *testing.T) {
+	objects, err := config.AdmissionPolicies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string][]string{}, map[string][]string{}
+	for _, object := range objects {
+		want[object.GetName()] = append(want[object.GetName()], object.GetKind())
+	}
+	for _, policy := range policies(t, every) {
+		for _, object := range policy.Objects(Installation{}) {
+			got[policy.Name] = append(got[policy.Name], object.GetKind())
+		}
+		if kinds := got[policy.Name]; len(kinds) != 2 || kinds[1] != kinds[0]+"Binding" {
+			t.Errorf("%s: kinds %q, want a policy and its binding", policy.Name, kinds)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("admission policies (-installed +known):\n%s", diff)
+	}
+}
+
+func TestNeededAdmissionPoliciesFollowModes(t *testing.T) {
+	always := []string{"outcome", "operator-limits"}
+	for name, tc := range map[string]struct {
+		modes plan.EnabledModes
+		more  []string
+	}{
+		"none":     {plan.EnabledModes{}, nil},
+		"CRR":      {plan.EnabledModes{CRR: true}, []string{"operator-requests", "mode-crr"}},
+		"Image":    {plan.EnabledModes{Image: true}, []string{"mode-image"}},
+		"PodPhase": {plan.EnabledModes{PodPhase: plan.PodPhaseLastResort}, []string{"mode-pod-phase"}},
+		"prePull":  {plan.EnabledModes{PrePull: true}, []string{"operator-requests", "mode-pre-pull"}},
+	} {
+		var got []string
+		for _, policy := range policies(t, tc.modes) {
+			got = append(got, policy.Short())
+		}
+		if diff := cmp.Diff(slices.Concat(always, tc.more), got); diff != "" {
+			t.Errorf("%s: needed (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// install returns the objects of the policy as an installation has them.
+func install(p AdmissionPolicy, in Installation, text func(string) string) []*unstructured.Unstructured {
+	installed := p.Objects(in)
+	for i := range installed {
+		installed[i].Object["spec"] = mapTexts(p.objects[i].DeepCopy().Object["spec"], text)
+		if _, bound := p.objects[i].Object["spec"].(map[string]any)["policyName"]; bound {
+			installed[i].Object["spec"].(map[string]any)["policyName"] = in.Name(p.Name)
+		}
+	}
+	return installed
+}
+
+// mapTexts replaces every text in a value.
+func mapTexts(value any, text func(string) string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key := range value {
+			value[key] = mapTexts(value[key], text)
+		}
+	case []any:
+		for i := range value {
+			value[i] = mapTexts(value[i], text)
+		}
+	case string:
+		return text(value)
+	}
+	return value
+}
+
+// chartNames returns the pattern of names that the chart replaces.
+func chartNames(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	content, err := os.ReadFile("../../config/chart/templates/_helpers.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(regexp.MustCompile(`\$names := "([^"]+)"`).FindStringSubmatch(string(content))[1])
+}
+
+func TestNamesAreThoseOfTheChart(t *testing.T) {
+	if diff := cmp.Diff(chartNames(t).String(), names.String()); diff != "" {
+		t.Errorf("pattern (-chart +here):\n%s", diff)
+	}
+}
+
+func TestInstallationsAreAsShipped(t *testing.T) {
+	kept := func(text string) string { return text }
+	chart := func(fullname, account string) func(string) string {
+		return func(text string) string {
+			text = chartNames(t).ReplaceAllString(text, fullname+"-${1}")
+			return strings.ReplaceAll(text, fullname+"-controller-manager", account)
+		}
+	}
+	const shippedAccount = "sidecar-termination-controller-manager"
+	for name, tc := range map[string]struct {
+		in   Installation
+		text func(string) string
+	}{
+		"config/default":    {Installation{shippedAccount, "system", shippedAccount}, kept},
+		"unknown":           {Installation{}, kept},
+		"folded":            {Installation{}, func(text string) string { return strings.Join(strings.Fields(text), "\n ") }},
+		"kustomize":         {Installation{"team-a-" + shippedAccount + "-v2", "a", "team-a-" + shippedAccount + "-v2"}, kept},
+		"chart":             {Installation{"acme-controller-manager", "a", "acme-controller-manager"}, chart("acme", "acme-controller-manager")},
+		"chart and account": {Installation{"acme-controller-manager", "a", "batch"}, chart("acme", "batch")},
+	} {
+		for _, policy := range policies(t, every) {
+			if diff := cmp.Diff(Status{State: Present}, policy.Compare(tc.in, install(policy, tc.in, tc.text))); diff != "" {
+				t.Errorf("%s, %s: status (-want +got):\n%s", name, policy.Name, diff)
+			}
+		}
+	}
+}
+
+// byShort returns an admission policy.
+func byShort(t *testing.T, name string) AdmissionPolicy {
+	t.Helper()
+	all := policies(t, every)
+	return all[slices.IndexFunc(all, func(p AdmissionPolicy) bool { return p.Short() == name })]
+}
+
+func TestStateOfAnAdmissionPolicy(t *testing.T) {
+	set := func(object int, value any, fields ...string) func([]*unstructured.Unstructured) {
+		return func(all []*unstructured.Unstructured) {
+			if err := unstructured.SetNestedField(all[object].Object, value, fields...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	rename := func(from, to string) func([]*unstructured.Unstructured) {
+		return func(all []*unstructured.Unstructured) {
+			for _, object := range all {
+				object.Object["spec"] = mapTexts(object.Object["spec"], func(text string) string { return strings.ReplaceAll(text, from, to) })
+			}
+		}
+	}
+	const account = "sidecar-termination-controller-manager"
+	shipped := Installation{account, "system", account}
+	of := func(account string) Installation { return Installation{shipped.Deployment, "system", account} }
+	for name, tc := range map[string]struct {
+		in     Installation
+		change func([]*unstructured.Unstructured)
+		want   Status
+	}{
+		"no policy":             {shipped, func(all []*unstructured.Unstructured) { all[0] = nil }, Status{State: Missing}},
+		"no binding":            {shipped, func(all []*unstructured.Unstructured) { all[1] = nil }, Status{State: Missing}},
+		"policy being deleted":  {shipped, set(0, "2026-03-01T12:00:00Z", "metadata", "deletionTimestamp"), Status{State: BeingDeleted}},
+		"binding being deleted": {shipped, set(1, "2026-03-01T12:00:00Z", "metadata", "deletionTimestamp"), Status{State: BeingDeleted}},
+		"defaults":              {shipped, set(0, "Equivalent", "spec", "matchConstraints", "matchPolicy"), Status{State: Present}},
+		"ignored failures": {shipped, set(0, "Ignore", "spec", "failurePolicy"),
+			Status{State: Changed, Differences: []string{"ValidatingAdmissionPolicy spec.failurePolicy"}}},
+		"binding of another policy": {shipped, set(1, "other", "spec", "policyName"),
+			Status{State: Changed, Differences: []string{"ValidatingAdmissionPolicyBinding spec.policyName"}}},
+		"further field": {shipped, set(1, "x", "spec", "paramRef", "name"),
+			Status{State: Changed, Differences: []string{"ValidatingAdmissionPolicyBinding spec.paramRef"}}},
+		"other account":                        {of("sidecar"), func([]*unstructured.Unstructured) {}, Status{State: Changed, OtherAccount: true}},
+		"other account that the pattern names": {of("batch"), rename(account, "batch"), Status{State: Present}},
+		"pattern of another account": {shipped, rename(account, "batch"),
+			Status{State: Changed, OtherAccount: true, Differences: []string{"ValidatingAdmissionPolicy spec.matchConditions[0].expression"}}},
+		"account without the chart": {Installation{"custom", "system", "custom"}, func([]*unstructured.Unstructured) {},
+			Status{State: Changed, OtherAccount: true}},
+	} {
+		policy := byShort(t, "operator-limits")
+		installed := install(policy, shipped, func(text string) string { return text })
+		tc.change(installed)
+		if diff := cmp.Diff(tc.want, policy.Compare(tc.in, installed)); diff != "" {
+			t.Errorf("%s: status (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestNamesOfAnotherInstallation(t *testing.T) {
+	want := map[string]string{
+		"team-a-sidecar-termination-controller-manager":    "team-a-sidecar-termination-operator-limits",
+		"acme-sidecar-termination-controller-manager-blue": "acme-sidecar-termination-operator-limits-blue",
+		"sidecar-termination-controller-manager":           "sidecar-termination-operator-limits",
+		"custom":                                           "sidecar-termination-operator-limits",
+	}
+	got := map[string]string{}
+	for deployment := range maps.Keys(want) {
+		got[deployment] = Installation{Deployment: deployment}.Name("sidecar-termination-operator-limits")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
