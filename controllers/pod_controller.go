@@ -72,10 +72,19 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	if kept := r.states.forgetFinished(pod, decision); kept && requeueAfter == 0 {
 		requeueAfter = laterLook
 	}
+	priority := requeuePriority(decision)
 	if actErr != nil {
-		return ctrl.Result{}, actErr
+		return ctrl.Result{Priority: priority}, actErr
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter, Priority: priority}, nil
+}
+
+// requeuePriority is the priority with which the pod is requeued: full once its main containers are done. Nil keeps that of this reconcile.
+func requeuePriority(decision plan.Decision) *int {
+	if !decision.MainsDone.IsZero() {
+		return new(fullPriority)
+	}
+	return nil
 }
 
 // recoverReconcile turns a panic of a reconcile into an error, so that the queue retries the pod with backoff, and reports it on the
