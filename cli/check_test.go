@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 	deployment := operator(t, c, settings.Namespace)
 	wantCommand(t, "the operator does not start", "check", 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
 		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to users who may get /metrics", "ok all 7 admission policies are installed",
+		"ok metrics are served on :8443 to users who may get /metrics", "ok all 8 admission policies are installed",
 		"ok CRD sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
 		"ok CRD clustersidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field")
 
@@ -203,7 +203,7 @@ func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	}
 	set("--leader-elect=perhaps")
 	wantCommand(t, "the operator cannot start with its flags", "check", 1, "failure the operator cannot start with its flags",
-		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 7 admission policies", "ok OpenKruise is not installed")
+		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 8 admission policies", "ok OpenKruise is not installed")
 	set("--leader-elect=false")
 	wantCommand(t, "every copy acts", "check", 0, "warning the operator runs without leader election")
 	set(before...)

@@ -56,13 +56,7 @@ type resolvedPod struct {
 
 // needsAttention reports whether anything declares a sidecar in the pod, or tries to, or did when the pod was marked.
 func (r resolvedPod) needsAttention() bool {
-	return len(r.resolution.Enforced.Sidecars) > 0 || r.resolution.DryRun != nil || len(r.resolution.Warnings) > 0 || markDecides(r.pod)
-}
-
-// markDecides reports whether the pod's mark can still decide its outcome.
-func markDecides(pod *corev1.Pod) bool {
-	decides := len(plan.IgnoredExitCodes(pod)) > 0 || plan.MarkedToEnd(pod)
-	return decides && pod.DeletionTimestamp == nil && !plan.MainsRecorded(pod) && !plan.HasTerminalPhase(pod)
+	return len(r.resolution.Enforced.Sidecars) > 0 || r.resolution.DryRun != nil || len(r.resolution.Warnings) > 0 || plan.MarkDecides(r.pod)
 }
 
 // livePod reads a pod from the API server. The error is NotFound if the pod is gone or has another UID.

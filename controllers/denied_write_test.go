@@ -242,7 +242,7 @@ func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
 // Somebody removes the mark each time, after the write or within it.
 func TestMarksAreBounded(t *testing.T) {
 	b, clock := newTimedBench(t, false)
-	const bound = 10
+	const bound = 1 + podMarks
 	for name, steps := range map[string]string{
 		"after the write":  strings.Repeat("now unmark ", bound+2),
 		"within the write": "strip " + strings.Repeat("now ", bound+2),

@@ -21,14 +21,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podHandler enqueues pods. Pods of the initial list wait behind all others, unless a container has ended: without one, no pod is due.
+// podHandler enqueues pods. Pods of the initial list have low priority, unless their main containers may be done.
 type podHandler struct {
 	handler.EnqueueRequestForObject
 }
 
 // Create implements handler.EventHandler.
 func (h *podHandler) Create(ctx context.Context, e event.CreateEvent, queue podQueue) {
-	e.IsInInitialList = e.IsInInitialList && !e.Object.(*podcache.Pod).Ended
+	e.IsInInitialList = e.IsInInitialList && !e.Object.(*podcache.Pod).MayBeDone
 	h.EnqueueRequestForObject.Create(ctx, e, queue)
 }
 
@@ -69,8 +69,8 @@ func enqueuePodsOf(podsOf func(client.Object) ([]*podcache.Pod, error)) handler.
 	}
 }
 
-// enqueuePods enqueues each pod. Pods without an ended container wait behind all others, so that one policy for many pods delays
-// nobody. It logs the error of a list.
+// enqueuePods enqueues each pod, with low priority unless its main containers may be done, so that a change that concerns many pods
+// delays no end. It logs the error of a list.
 func enqueuePods(ctx context.Context, queue podQueue, pods []*podcache.Pod, err error) {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods to enqueue")
@@ -78,7 +78,7 @@ func enqueuePods(ctx context.Context, queue podQueue, pods []*podcache.Pod, err 
 	prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
 	for _, pod := range pods {
 		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
-		if !ok || pod.Ended {
+		if !ok || pod.MayBeDone {
 			queue.Add(request)
 			continue
 		}

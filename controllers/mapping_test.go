@@ -3,17 +3,17 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
@@ -93,8 +93,7 @@ func TestInitialListEnqueuesNoPodsOfOtherObjects(t *testing.T) {
 	all := []*podcache.Pod{cachedPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1"}})}
 	h := enqueuePodsOf(func(client.Object) ([]*podcache.Pod, error) { return all, nil })
 	for inInitialList, want := range map[bool]int{true: 0, false: 1} {
-		queue := priorityqueue.New[reconcile.Request](t.Name())
-		t.Cleanup(queue.ShutDown)
+		queue := newTestQueue(t)
 		h.Create(t.Context(), event.CreateEvent{Object: &corev1.Node{}, IsInInitialList: inInitialList}, queue)
 		if got := queue.Len(); got != want {
 			t.Errorf("an object that is in the initial list (%t) enqueues %d pods, want %d", inInitialList, got, want)
@@ -102,44 +101,42 @@ func TestInitialListEnqueuesNoPodsOfOtherObjects(t *testing.T) {
 	}
 }
 
-func TestPodsWithEndedContainersComeFirst(t *testing.T) {
-	pod := func(name string, ended bool) *podcache.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}}
-		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-		if ended {
-			state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
-		}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
-		return cachedPod(p)
+func TestPodsWhoseMainsMayBeDoneComeFirst(t *testing.T) {
+	pod := func(name string, ended ...string) *podcache.Pod {
+		return cachedPod(podtest.New(func(p *corev1.Pod) {
+			p.Name = name
+			p.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+			p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(p.UID)}
+			for i, container := range p.Spec.Containers {
+				if slices.Contains(ended, container.Name) {
+					p.Status.ContainerStatuses[i] = podtest.Ended(container.Name, 0)
+				}
+			}
+		}))
 	}
-	running1, running2, ended, live := pod("running-1", false), pod("running-2", false), pod("ended", true), pod("live", false)
+	running, sidecarEnded, done, live := pod("running"), pod("sidecar-ended", "proxy"), pod("done", "main"), pod("live")
 	update := func(queue podQueue) {
 		h := &podHandler{}
 		changed := *live
-		changed.ResourceVersion = "2"
+		changed.ResourceVersion = "18"
 		h.Update(t.Context(), event.UpdateEvent{ObjectOld: live, ObjectNew: &changed}, queue)
 	}
 	for name, enqueue := range map[string]func(queue podQueue){
 		"initial list": func(queue podQueue) {
-			for _, p := range []*podcache.Pod{running1, running2, ended} {
+			for _, p := range []*podcache.Pod{running, sidecarEnded, done} {
 				(&podHandler{}).Create(t.Context(), event.CreateEvent{Object: p, IsInInitialList: true}, queue)
 			}
 		},
 		"many pods at once": func(queue podQueue) {
-			enqueuePods(t.Context(), queue, []*podcache.Pod{running1, running2, ended}, nil)
+			enqueuePods(t.Context(), queue, []*podcache.Pod{running, sidecarEnded, done}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			queue := priorityqueue.New[reconcile.Request](t.Name())
-			t.Cleanup(queue.ShutDown)
+			queue := newTestQueue(t)
 			enqueue(queue)
 			update(queue)
-			var got []string
-			for range 4 {
-				request, _ := queue.Get()
-				got = append(got, request.Name)
-			}
-			if diff := cmp.Diff([]string{"ended", "live", "running-1", "running-2"}, got); diff != "" {
+			want := []string{"batch/done", "batch/live", "batch/running low", "batch/sidecar-ended low"}
+			if diff := cmp.Diff(want, drain(queue)); diff != "" {
 				t.Errorf("order (-want +got):\n%s", diff)
 			}
 		})

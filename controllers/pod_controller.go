@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -72,10 +73,23 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	if kept := r.states.forgetFinished(pod, decision); kept && requeueAfter == 0 {
 		requeueAfter = laterLook
 	}
+	priority := requeuePriority(decision)
 	if actErr != nil {
-		return ctrl.Result{}, actErr
+		return ctrl.Result{Priority: priority}, actErr
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter, Priority: priority}, nil
+}
+
+// requeuePriority is the priority with which the pod is requeued: full once its main containers are done, and otherwise low for a mark that
+// waits. Nil keeps the priority of this reconcile.
+func requeuePriority(decision plan.Decision) *int {
+	switch {
+	case !decision.MainsDone.IsZero():
+		return new(fullPriority)
+	case decision.MarkWaits:
+		return new(handler.LowPriority)
+	}
+	return nil
 }
 
 // recoverReconcile turns a panic of a reconcile into an error, so that the queue retries the pod with backoff, and reports it on the
@@ -95,7 +109,7 @@ func (r *PodReconciler) recoverReconcile(request ctrl.Request, err *error) {
 // act decides and carries the decision out. It returns the decision with the actions that changed something. After a denied
 // write it decides once more without the mode that needs the write.
 func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
-	decision := r.next(snapshot)
+	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.write(ctx, snapshot.Pod, &decision)
 	for denied := denialIn(err); denied != nil && snapshot.Denied[denied.mode] == ""; denied = denialIn(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("The API server denied a write; trying without it", "mode", denied.mode, "cause", denied.cause.Error())
@@ -105,7 +119,7 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 		if len(decision.Actions) > 0 {
 			break
 		}
-		decision = r.next(snapshot)
+		decision = plan.Next(snapshot, r.options.Clock.Now())
 		err = r.write(ctx, snapshot.Pod, &decision)
 	}
 	if decision.Denied = snapshot.Denied; len(decision.Denied) > 0 {
@@ -122,17 +136,6 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	return decision, err
 }
 
-// next decides about the pod, and takes the mark back when nothing declares a sidecar, or everything, any more.
-func (r *PodReconciler) next(snapshot plan.Snapshot) plan.Decision {
-	decision := plan.Next(snapshot, r.options.Clock.Now())
-	_, denied := snapshot.Denied[v1alpha1.ModePodPhase]
-	undeclared := decision.Reason == v1alpha1.ReasonNoSidecar || decision.Reason == v1alpha1.ReasonNoMainContainer
-	if undeclared && !denied && markDecides(snapshot.Pod) {
-		decision.Mark = &plan.Mark{}
-	}
-	return decision
-}
-
 // write writes the mark, or carries the actions out in order and keeps those that changed something. It stops at the first error,
 // which is a writeError. It requeues the pod at the attempt's timeout, because a CRR may end without a change of the pod.
 func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
@@ -142,7 +145,7 @@ func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *pl
 			decision.Mark = nil
 			return &writeError{v1alpha1.ModePodPhase, err}
 		}
-		r.states.marked(marked)
+		r.states.marked(pod, marked)
 		if marked.ResourceVersion == pod.ResourceVersion && decision.RequeueAfter == 0 {
 			// No event follows a write that changed nothing.
 			decision.RequeueAfter = conflictRetry

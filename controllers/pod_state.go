@@ -23,7 +23,7 @@ import (
 // podStates is what the operator remembers about pods between reconciles. PodReconciler owns it; PolicyReconciler reads denied writes
 // from it. It passes each transition on to the reporter once.
 //
-// Decisions depend on four parts: since when sidecars drain, how often the pod was marked, which writes were denied, and since when
+// Decisions depend on four parts: since when sidecars drain, when the pod was marked, which writes were denied, and since when
 // a pod ends by its phase. A restarted operator lacks them. It then takes the node's clock for a drain, repeats a mark that somebody
 // has removed and a denied write, and does not look after pods that had a terminal phase before.
 type podStates struct {
@@ -32,6 +32,7 @@ type podStates struct {
 
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*podState
+	marks  markLimits
 	shared sharedRefs
 }
 
@@ -41,8 +42,8 @@ type podState struct {
 	*policyRefs
 	uid         types.UID
 	drainsSince time.Time // zero while a main container may run again
-	marks       int       // how often the pod was marked
-	markedAt    time.Time
+	markedAt    time.Time // when the pod was marked last
+	markSlot    time.Time // the time that its namespace's limit has reserved for the next mark
 	markVersion string    // the resourceVersion of the last mark, until the cache has it
 	endsByPhase bool      // the pod is marked to end by its phase
 	substituted bool      // instead of by a declared mode
@@ -77,7 +78,7 @@ type attempt struct {
 
 func newPodStates(reporter *reporter, clock clock.PassiveClock) *podStates {
 	return &podStates{
-		reporter: reporter, clock: clock, pods: map[types.NamespacedName]*podState{}, shared: newSharedRefs(),
+		reporter: reporter, clock: clock, pods: map[types.NamespacedName]*podState{}, marks: newMarkLimits(), shared: newSharedRefs(),
 	}
 }
 
@@ -90,6 +91,9 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.pod.DeletionTimestamp != nil
 	state.denied = deniedAfter(state.denied, decision)
 	s.recordMark(state, resolved.pod, decision)
+	if decision.MarkWaits {
+		s.marks.wait(resolved.pod, state, s.clock.Now())
+	}
 	decision.Actions = state.newActions(decision.Actions)
 	s.recordAttempts(state, resolved.pod, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
@@ -115,12 +119,12 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 }
 
 // marked counts the mark that the pod has got.
-func (s *podStates) marked(pod *corev1.Pod) {
+func (s *podStates) marked(before, pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.stateOf(pod)
-	state.marks++
-	state.markedAt, state.markVersion = s.clock.Now(), pod.ResourceVersion
+	state, now := s.stateOf(pod), s.clock.Now()
+	s.marks.use(before, state, now)
+	state.markedAt, state.markVersion = now, pod.ResourceVersion
 }
 
 // cacheLag bounds how long the operator waits for the cache to have a mark.
@@ -282,15 +286,16 @@ func (s *podStates) forgetFinished(pod *corev1.Pod, decision plan.Decision) (kep
 	return false
 }
 
-// writes returns the modes whose last write to the pod was denied, with the errors, and how often the pod was marked. The map must not be
+// writes returns the modes whose last write to the pod was denied, with the errors, and when the pod may be marked next. The map must not be
 // changed.
-func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, marks int) {
+func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, markAfter time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state := s.pods[client.ObjectKeyFromObject(pod)]; state != nil && state.uid == pod.UID {
-		return state.denied, state.marks
+	state := s.pods[client.ObjectKeyFromObject(pod)]
+	if state == nil || state.uid != pod.UID {
+		state = &podState{}
 	}
-	return nil, 0
+	return state.denied, s.marks.after(pod, state, s.clock.Now())
 }
 
 // deniedAfter returns the denied writes after the decision was carried out. It copies the map, which callers of writes
@@ -318,6 +323,10 @@ func (s *podStates) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state := s.pods[key]; state != nil {
+		if !state.markedAt.IsZero() {
+			// The pod may be declared again.
+			s.marks.remember(state.uid)
+		}
 		s.forgetState(key, state)
 	}
 }
@@ -400,13 +409,14 @@ func (s *podStates) complete(snapshot *plan.Snapshot) {
 	defer s.mu.Unlock()
 	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
 	if state == nil || state.uid != snapshot.Pod.UID {
-		if done.IsZero() {
+		if snapshot.MarkAfter = s.marks.after(snapshot.Pod, &podState{}, now); done.IsZero() {
 			return
 		}
 		state = s.stateOf(snapshot.Pod)
 	}
 	snapshot.DrainsSince = state.seeDrain(done, now)
-	snapshot.MarksWritten, snapshot.MarkedAt, snapshot.PhaseSince = state.marks, state.markedAt, state.phaseSince
+	snapshot.MarkAfter = s.marks.after(snapshot.Pod, state, now)
+	snapshot.MarkedAt, snapshot.PhaseSince = state.markedAt, state.phaseSince
 }
 
 // seeDrain returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them

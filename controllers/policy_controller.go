@@ -206,7 +206,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		return o, err
 	}
 	snapshot.AssumeMarked = dryRun
-	snapshot.Denied, snapshot.MarksWritten = r.podStates.writes(resolved.pod)
+	snapshot.Denied, snapshot.MarkAfter = r.podStates.writes(resolved.pod)
 	o.Undecided, o.NoTemplate = plan.OutcomeUndecided(resolved.pod), resolved.noTemplate && policy.Spec.IncludeInjected
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {

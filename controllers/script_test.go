@@ -414,8 +414,8 @@ func TestOutcomeNotDecided(t *testing.T) {
 	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
 			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +1m0s +1m0s"},
-			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+1m0s mark +2m0s mark +4m0s"},
-			"installed while stuck":   {"PodPhase alone", "", "now now status main now install later now", marks + "+1m0s mark +2m0s (Running proxy Succeeded) mark +1m0s " + decided},
+			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+30s mark +30s mark +1m0s"},
+			"installed while stuck":   {"PodPhase alone", "", "now now status main now install later now", marks + "+30s mark +30s (Running proxy Succeeded) mark +1m0s " + decided},
 			"installed while running": {"PodPhase", "", "now now status install report now main", marks + "(Running proxy Running) mark (Running proxy PodPhase Running) " + decided},
 			"installed unnoticed":     {"PodPhase", "", "now now status install main now", marks + "(Running proxy Succeeded) mark +1m0s " + decided},
 		},

@@ -225,6 +225,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
+		NewQueue:                newFairQueue,
 	})
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestChangedAdmissionPolicies(t *testing.T) {
 				if err := c.checkAdmission(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				want := "OK all 7 admission policies are installed, as this version ships them: they limit the operator and the authors of policies"
+				want := "OK all 8 admission policies are installed, as this version ships them: they limit the operator and the authors of policies"
 				if tc.want != "" {
 					want = "Warning " + strings.ReplaceAll(tc.want, "sidecar-termination-", release+"-")
 				}

@@ -146,8 +146,8 @@ func (x *explainer) checkDecision() {
 
 // overdueBy returns for how long an action has been due.
 func (x *explainer) overdueBy() time.Duration {
-	// The mark of a stuck pod is a repetition.
-	marking := x.decision.Mark != nil && x.decision.Stage != plan.StageStuck
+	// The mark of a stuck pod is a repetition, and that of an ignored pod takes its mark back.
+	marking := x.decision.Mark != nil && x.decision.Stage != plan.StageStuck && x.decision.Stage != plan.StageIgnored
 	if len(x.decision.Actions) == 0 && !marking || x.decision.MainsDone.IsZero() || len(x.decision.Failures) > 0 {
 		return 0
 	}

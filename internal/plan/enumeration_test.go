@@ -49,7 +49,7 @@ func TestEveryState(t *testing.T) {
 						}
 						s := plan.Snapshot{
 							Pod: pod, View: resolve.View{Mains: []string{"main"}, Sidecars: policy}, Node: place.node, Capabilities: place.capabilities,
-							Attempts: past.attempts, PhaseSince: done.Add(5 * time.Second), MarksWritten: 1, MarkedAt: done.Add(-minute),
+							Attempts: past.attempts, PhaseSince: done.Add(5 * time.Second), MarkedAt: done.Add(-minute),
 						}
 						now := done.Add(past.after)
 						decision := plan.Next(s, now)

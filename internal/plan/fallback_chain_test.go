@@ -52,7 +52,6 @@ func TestFallbackOrder(t *testing.T) {
 		"outcome not decided, declared":    {changes: noDecision, sidecar: mode(crr), want: "CRR Image"},
 		"outcome not decided, failed main": {pod: failed(), changes: noDecision, want: "Image CRR"},
 		"marks are denied":                 {changes: []func(*plan.Snapshot){unmarked, denying(podPhase)}, want: "Image CRR"},
-		"marks are removed":                {changes: []func(*plan.Snapshot){unmarked, marks(10)}, want: "Image CRR"},
 		"disturbed before the record":      {changes: []func(*plan.Snapshot){record(v1alpha1.MainsRunning)}, want: "CRR Image"},
 	} {
 		t.Run(name, func(t *testing.T) {

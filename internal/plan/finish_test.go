@@ -40,7 +40,7 @@ func TestFinish(t *testing.T) {
 		"failed CRR":              {snapshot: observed(pod(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
 		"failed swap":             {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
 		"phase without effect":    {snapshot: observed(pod(), oneProxy(), ending(v1alpha1.EndPodPhase)), want: fallingBack(phaseOfProxy)},
-		"more than ten marks":     {snapshot: observed(pod(), oneProxy(), unmarked, marks(10)), want: terminating(phaseOfProxy)},
+		"marks must wait":         {snapshot: observed(pod(), oneProxy(), unmarked, markAfter(minute)), want: terminating(phaseOfProxy)},
 		"live CRR":                {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
 		"image swapped before":    {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
 		"outcome not decided":     {snapshot: observed(pod(), oneProxy(), undecided), want: stuck(v1alpha1.ReasonOutcomeNotDecided)},

@@ -292,9 +292,14 @@ func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }
 
-// marks returns a change after which the operator has marked the pod so often, the last time at done.
-func marks(written int) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.MarksWritten, s.MarkedAt = written, done }
+// markedAt returns a change after which the operator has marked the pod, so long after done.
+func markedAt(after time.Duration) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.MarkedAt = done.Add(after) }
+}
+
+// markAfter returns a change after which the next mark must wait, until so long after done.
+func markAfter(wait time.Duration) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.MarkAfter = done.Add(wait) }
 }
 
 // denying returns a change after which the last write of each of these modes was denied.
@@ -353,10 +358,11 @@ type brief struct {
 	Mark    string
 	Actions []string
 	Requeue time.Duration
+	Waits   bool
 }
 
 func briefly(d plan.Decision) brief {
-	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter}
+	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits}
 	if d.Mark != nil {
 		b.Mark = describeMark(*d.Mark)
 	}
@@ -407,6 +413,12 @@ func fallingBack(actions ...string) brief {
 func requeued(b brief, after time.Duration) brief {
 	b.Requeue = after
 	return b
+}
+
+// markWaits is the decision of a pod that is marked after the time.
+func markWaits(b brief, after time.Duration) brief {
+	b.Waits = true
+	return requeued(b, after)
 }
 
 // describeMark formats a mark as a line, such as "[logs proxy] PodPhase recorded".

@@ -151,7 +151,7 @@ func fuzzMark(next func(int) int, s *plan.Snapshot) {
 		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, value("", "c0", "c0,c1", ",,"))
 	}
 	s.AssumeMarked = next(8) == 1
-	s.MarksWritten, s.MarkedAt = next(12), done.Add(time.Duration(next(120))*time.Second)
+	s.MarkAfter, s.MarkedAt = []time.Time{{}, done.Add(time.Duration(next(120)) * time.Second)}[next(2)], done.Add(time.Duration(next(120))*time.Second)
 	s.DrainsSince = []time.Time{{}, done, done.Add(time.Duration(next(60)) * time.Second)}[next(3)]
 	if isTerminal(s.Pod) {
 		s.PhaseSince = done.Add(time.Duration(next(60)) * time.Second)

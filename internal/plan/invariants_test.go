@@ -179,15 +179,21 @@ func marksOf(d plan.Decision) []plan.Mark {
 
 // marksOnlyWhatItMay: a mark lists exactly the sidecars whose exit codes do not count. It is written to no pod that the operator must
 // ignore, that has a terminal phase, whose marks were denied, or that has no node. A mark of its own is never written for a
-// prediction, more than ten times, or after the record, except once OpenKruise has stopped the sidecars.
-func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// prediction, before its time, or after the record, except once OpenKruise has stopped the sidecars. An empty mark is taken back from a pod
+// without a sidecar or a main container.
+func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	marks := marksOf(d)
 	_, denied := s.Denied[podPhase]
-	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" || len(s.View.Sidecars) == 0
-	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && d.Mark.End != v1alpha1.EndCRR || s.MarksWritten >= 10)
+	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
+	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
+	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && d.Mark.End != v1alpha1.EndCRR || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
 		return "a mark of a pod that must not be marked"
+	case undeclared:
+		if len(marks) > 0 && (len(d.Actions) > 0 || !isMarked(s.Pod) || !cmp.Equal(*d.Mark, plan.Mark{})) {
+			return "a pod without a sidecar or a main container is marked"
+		}
 	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignoredBy(s.View)) }):
 		return "a mark lists other containers"
 	}
@@ -203,7 +209,7 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	}
 	over := !d.MainsDone.IsZero() || hasFailed(s)
 	switch {
-	case d.Mark == nil, d.Mark.End == v1alpha1.EndCRR:
+	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, d.Mark == nil, d.Mark.End == v1alpha1.EndCRR:
 	case d.Mark.End != "" && d.Mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + d.Mark.End
 	case over && (d.Mark.End != "") != (endOf(s.Pod) == v1alpha1.EndPodPhase):
@@ -355,13 +361,15 @@ func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // a policy or OpenKruise, and such a change enqueues the pod.
 func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	_, denied := s.Denied[podPhase]
-	mayMarkAgain := isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied && s.MarksWritten < 9
+	mayMarkAgain := isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied && !d.MainsDone.IsZero()
 	inProgress := slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool {
 		return mayRun(s.Pod, sidecar.Container) && slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return isLive(s, a, sidecar.Container, now) })
 	})
 	switch {
 	case d.RequeueAfter < 0:
 		return "a time in the past"
+	case d.MarkWaits && (d.Mark != nil || d.RequeueAfter == 0 || now.Add(d.RequeueAfter).After(s.MarkAfter)):
+		return "a mark waits, and nothing will wake the pod in time"
 	case d.RequeueAfter > 0 || len(d.Actions) > 0:
 	case d.Reason == v1alpha1.ReasonDraining, d.Reason == v1alpha1.ReasonAttemptInProgress:
 		return "nothing will wake the pod"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -71,8 +72,16 @@ func isMarked(pod *corev1.Pod) bool {
 
 // IgnoredExitCodes returns the containers of a marked pod whose exit codes do not count. It returns nil if every exit code counts.
 func IgnoredExitCodes(pod *corev1.Pod) []string {
-	list := ownValue(pod, v1alpha1.AnnotationIgnoredExitCodes)
-	if list == "" {
+	if !isMarked(pod) {
+		return nil
+	}
+	return ParseIgnoredExitCodes(pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes], pod.UID)
+}
+
+// ParseIgnoredExitCodes returns the containers in a value of the annotation. It returns nil if the value is for another pod.
+func ParseIgnoredExitCodes(value string, uid types.UID) []string {
+	list, own := strings.CutSuffix(value, "/"+string(uid))
+	if !own || list == "" {
 		return nil
 	}
 	return strings.Split(list, ",")

@@ -25,6 +25,11 @@ func TestMarks(t *testing.T) {
 		return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, own(names)) }
 	}
 
+	outdated := func(s *plan.Snapshot) {
+		listing("other")(s)
+		record(v1alpha1.MainsRunning)(s)
+	}
+
 	runScenarios(t, map[string]scenario{
 		"a scheduled pod":                {observed(pod(), oneProxy(), unmarked), 0, marking("[proxy]")},
 		"a pod whose mark is current":    {observed(pod(), oneProxy()), 0, waiting},
@@ -34,8 +39,14 @@ func TestMarks(t *testing.T) {
 		"predictions":                    {observed(pod(), oneProxy(), unmarked, assumeMarked), 0, waiting},
 		"the mark was denied":            {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, waiting},
 		"another write was denied":       {observed(pod(), oneProxy(), unmarked, denying(image)), 0, marking("[proxy]")},
-		"the ninth mark":                 {observed(pod(), oneProxy(), unmarked, marks(9)), 0, marking("[proxy]")},
-		"no more than ten marks":         {observed(pod(), oneProxy(), unmarked, marks(10)), 0, waiting},
+		"a mark that must wait":          {observed(pod(), oneProxy(), unmarked, markAfter(1)), 0, markWaits(waiting, 1)},
+		"a mark that has waited":         {observed(pod(), oneProxy(), unmarked, markAfter(minute)), minute, marking("[proxy]")},
+		"it waits, and is denied":        {observed(pod(), oneProxy(), unmarked, markAfter(1), denying(podPhase)), 0, waiting},
+		"no mark to wait for":            {observed(pod(), oneProxy(), markAfter(1)), 0, waiting},
+		"it waits, mains are done":       {observed(finishedMain(never), oneProxy(), unmarked, markAfter(10*time.Second)), 0, markWaits(terminating(swapOfProxy), 10*time.Second)},
+		"an outdated mark waits":         {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour)), 0, markWaits(waits(v1alpha1.ReasonMarking, 0), 5*minute)},
+		"sidecars wait 5 min at most":    {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour)), 5 * minute, markWaits(terminating(crrOfProxy), 55*minute)},
+		"an outdated mark is denied":     {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour), denying(podPhase)), 0, terminating(crrOfProxy)},
 		"the mark of another pod's copy": {observed(pod(), oneProxy(), withoutKruise, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, marking("[proxy] PodPhase")},
 		"a sidecar is declared later":    {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy")), listing("proxy")), 0, marking("[logs proxy]")},
 		"exit codes now count":           {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), listing("logs,proxy")), 0, marking("[logs]")},
@@ -123,7 +134,8 @@ func TestMarkOfStoppedSidecars(t *testing.T) {
 		"came back":             {observed(finishedMain(onFailure, running("proxy").restarted(1)), oneProxy(), ofProxy), 0, fallingBack(phaseOfProxy)},
 		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, inProgress(minute)},
 		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, inProgress(minute)},
-		"ten marks":             {of(marks(10)), 0, inProgress(minute)},
+		"waits":                 {of(markAfter(10 * time.Second)), 0, markWaits(inProgress(minute), 10*time.Second)},
+		"needs no mark to wait": {of(markAfter(10*time.Second), withClaim), 0, inProgress(minute)},
 		"resource claims":       {of(withClaim), 0, inProgress(minute)},
 		"PodPhase disabled":     {of(withoutPodPhase), 0, inProgress(minute)},
 		"PodPhase denied":       {of(denying(podPhase)), 0, inProgress(minute)},
@@ -244,16 +256,16 @@ func TestMarkAgain(t *testing.T) {
 	again := noMode
 	again.Mark = "[proxy]"
 	onlyPhase := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
-		return observed(pod(), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, undecided, marks(1)}, changes...)...)
+		return observed(pod(), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, undecided, markedAt(0)}, changes...)...)
 	}
 
 	runScenarios(t, map[string]scenario{
 		"waits after the first mark":    {onlyPhase(), 10 * time.Second, requeued(noMode, 20*time.Second)},
-		"again after 30 s":              {onlyPhase(), 30 * time.Second, requeued(again, minute)},
-		"the interval grows":            {onlyPhase(marks(3)), minute, requeued(noMode, minute)},
-		"the interval has a limit":      {onlyPhase(marks(8)), minute, requeued(noMode, 9*minute)},
-		"the last mark":                 {onlyPhase(marks(9)), time.Hour, again},
-		"no more than ten":              {onlyPhase(marks(10)), time.Hour, noMode},
+		"again after 30 s":              {onlyPhase(), 30 * time.Second, requeued(again, 30*time.Second)},
+		"the interval grows":            {onlyPhase(markedAt(2 * minute)), 3 * minute, requeued(noMode, minute)},
+		"the interval has a limit":      {onlyPhase(markedAt(time.Hour)), time.Hour + minute, requeued(noMode, 9*minute)},
+		"for as long as it is stuck":    {onlyPhase(markedAt(time.Hour)), 2 * time.Hour, requeued(again, 10*minute)},
+		"not faster than it may":        {onlyPhase(markAfter(minute)), 50 * time.Second, markWaits(noMode, 10*time.Second)},
 		"not if marks are denied":       {onlyPhase(denying(podPhase)), time.Hour, noMode},
 		"not in predictions":            {onlyPhase(assumeMarked), time.Hour, noMode},
 		"not if the policy has decided": {onlyPhase(record(v1alpha1.MainsRunning), withoutPodPhase), time.Hour, noMode},
@@ -262,6 +274,50 @@ func TestMarkAgain(t *testing.T) {
 			observed(finishedMain(never, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", noImage, mode(podPhase), noFallback), sidecar("proxy")), undecided),
 			time.Hour, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonOutcomeNotDecided, Actions: []string{swapOfProxy}},
 		},
-		"after a restart of the operator": {onlyPhase(func(s *plan.Snapshot) { s.MarksWritten, s.MarkedAt = 0, time.Time{} }), 0, requeued(again, 30*time.Second)},
+		"after a restart of the operator": {onlyPhase(func(s *plan.Snapshot) { s.MarkedAt = time.Time{} }), 0, requeued(again, 30*time.Second)},
 	})
+}
+
+// TestUnmark covers marked pods in which no sidecar is declared any more, or no main container is left.
+func TestUnmark(t *testing.T) {
+	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		undeclared := func(s *plan.Snapshot) { s.View.Sidecars = nil }
+		return observed(newPod(never, running("main"), running("proxy")), oneProxy(), append([]func(*plan.Snapshot){undeclared}, changes...)...)
+	}
+	declareAll := func(s *plan.Snapshot) {
+		s.View.Sidecars, s.View.Mains = sidecarsOf(sidecar("main"), sidecar("proxy")), nil
+	}
+	noSidecar, noMain := ignored(v1alpha1.ReasonNoSidecar), stuck(v1alpha1.ReasonNoMainContainer)
+	unmarks := func(b brief) brief {
+		b.Mark = "[]"
+		return b
+	}
+
+	runScenarios(t, map[string]scenario{
+		"no sidecar":                 {of(), 0, unmarks(noSidecar)},
+		"no main container":          {of(declareAll), 0, unmarks(noMain)},
+		"no answer of the policy":    {of(declareAll, undecided), 0, unmarks(noMain)},
+		"marked to end":              {of(ending(v1alpha1.EndPodPhase)), 0, unmarks(noSidecar)},
+		"must wait":                  {of(markAfter(minute)), 0, markWaits(noSidecar, minute)},
+		"denied":                     {of(denying(podPhase)), 0, noSidecar},
+		"not marked":                 {of(unmarked), 0, noSidecar},
+		"in predictions":             {of(assumeMarked), 0, noSidecar},
+		"recorded":                   {of(record(v1alpha1.MainsSucceeded)), 0, noSidecar},
+		"being deleted":              {of(beingDeleted), 0, noSidecar},
+		"terminal":                   {of(phase(corev1.PodFailed)), 0, noSidecar},
+		"unmarked, undecided, stuck": {of(declareAll, undecided, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, "") }), 0, noMain},
+	})
+}
+
+// TestMarksAreCorrectedForever covers a pod whose mark others restore each time.
+func TestMarksAreCorrectedForever(t *testing.T) {
+	s := observed(newPod(never, running("main"), running("logs"), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)))
+	for step := range 100 {
+		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, "logs,proxy")
+		now := done.Add(time.Duration(step) * minute)
+		if got := plan.Next(s, now); got.Mark == nil {
+			t.Fatalf("minute %d: the mark that lets a failed sidecar succeed is not corrected: %+v", step, briefly(got))
+		}
+		s.MarkedAt, s.MarkAfter = now, now.Add(minute)
+	}
 }

@@ -79,8 +79,8 @@ func (s *situation) crrFailed(attempt Attempt, container string) string {
 // exit code late would keep phase Failed of its own (docs/design/0002-outcome-at-the-api-server.md), or restart the container. Nothing is
 // marked where mode PodPhase would not end the pod either.
 func (p podPlan) markStopped(decision *Decision) {
-	if len(decision.Actions) > 0 || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || !p.mayMark() ||
-		HasTerminalPhase(p.Pod) || len(p.Pod.Spec.ResourceClaims) > 0 {
+	if len(decision.Actions) > 0 || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || HasTerminalPhase(p.Pod) ||
+		len(p.Pod.Spec.ResourceClaims) > 0 {
 		return
 	}
 	for _, sidecar := range p.open {
@@ -88,6 +88,9 @@ func (p podPlan) markStopped(decision *Decision) {
 		if !stopped || p.whyNotPodPhase(sidecar).reason != "" {
 			return
 		}
+	}
+	if !p.canMark() {
+		return
 	}
 	decision.Mark = &Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR}
 	decision.Message = "OpenKruise has stopped sidecars; marking the pod as ended: " + strings.Join(containers(p.open), ", ")

@@ -23,7 +23,11 @@ func (s *situation) applyRules() Decision {
 		if decision := rule(s); decision != nil {
 			decision.MainsDone, decision.SidecarsEnded, decision.Denied = s.mainsDone, s.sidecarsEnded(), s.Denied
 			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
+			s.unmark(decision)
 			s.markAgain(decision)
+			if decision.MarkWaits = s.markWaits; decision.MarkWaits {
+				decision.RequeueAfter = Soonest(decision.RequeueAfter, s.MarkAfter.Sub(s.now))
+			}
 			return *decision
 		}
 	}
@@ -63,6 +67,8 @@ type situation struct {
 	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
 	retry bool
+	// markWaits is Decision.MarkWaits.
+	markWaits bool
 	// cachedOutcome is the result of outcome, or empty before its first call.
 	cachedOutcome corev1.PodPhase
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// maxMarks bounds how often the operator marks one pod: somebody may remove the marks each time.
-const maxMarks = 10
-
 // markPod marks a pod before its main containers are done, and again when the marks change. A pod that is found late is
 // recorded by the same write.
 func markPod(s *situation) *Decision {
 	mark := s.wantedMark()
-	if s.AssumeMarked || !s.mayMark() || HasTerminalPhase(s.Pod) || s.recorded() || s.isCurrent(mark) {
+	if s.AssumeMarked || HasTerminalPhase(s.Pod) || s.recorded() || s.isCurrent(mark) {
 		return nil
+	}
+	if !s.canMark() {
+		return s.waitToMark()
 	}
 	decision := &Decision{
 		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: &mark,
@@ -70,27 +70,69 @@ func (s *situation) endsInAdvance() bool {
 	return s.Node != NodeUnknown
 }
 
-// mayMark reports whether the operator can still mark the pod.
+// mayMark reports whether the operator may mark the pod now.
 func (s *situation) mayMark() bool {
 	_, denied := s.Denied[v1alpha1.ModePodPhase]
-	return !denied && s.MarksWritten < maxMarks
+	return !denied && !s.now.Before(s.MarkAfter)
+}
+
+// canMark reports whether the pod, which needs another mark, can get it now. If it can later, the decision waits for it.
+func (s *situation) canMark() bool {
+	_, denied := s.Denied[v1alpha1.ModePodPhase]
+	s.markWaits = !denied && s.now.Before(s.MarkAfter)
+	return s.mayMark()
+}
+
+// markPatience is how long the sidecars of a pod run on for a mark that waits.
+const markPatience = 5 * time.Minute
+
+// waitToMark lets the sidecars of a pod with an outdated mark run on until it is corrected: the outcome would follow the wrong exit codes. A
+// pod without a mark ends as if no admission policy decided its outcome.
+func (s *situation) waitToMark() *Decision {
+	patience := s.drainsSince().Add(markPatience).Sub(s.now)
+	if !s.markWaits || !isMarked(s.Pod) || s.mainsDone.IsZero() || patience <= 0 {
+		return nil
+	}
+	return &Decision{
+		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, RequeueAfter: patience,
+		Message: "the pod was marked too often in a short time; its sidecars run on until the operator can mark it again",
+	}
+}
+
+// unmark takes the mark back when nothing declares a sidecar, or everything, any more.
+func (s *situation) unmark(decision *Decision) {
+	undeclared := decision.Reason == v1alpha1.ReasonNoSidecar || decision.Reason == v1alpha1.ReasonNoMainContainer
+	if undeclared && !s.AssumeMarked && MarkDecides(s.Pod) && s.canMark() {
+		decision.Mark = &Mark{}
+	}
+}
+
+// MarkDecides reports whether the pod's mark can still decide its outcome.
+func MarkDecides(pod *corev1.Pod) bool {
+	decides := len(IgnoredExitCodes(pod)) > 0 || MarkedToEnd(pod)
+	return decides && pod.DeletionTimestamp == nil && !MainsRecorded(pod) && !HasTerminalPhase(pod)
 }
 
 // markAgain repeats the mark of a stuck pod at growing intervals, because the admission policy may have been installed since.
 func (s *situation) markAgain(decision *Decision) {
-	if decision.Stage != StageStuck || s.AssumeMarked || !s.mayMark() || !OutcomeUndecided(s.Pod) || HasTerminalPhase(s.Pod) || len(decision.Actions) > 0 {
+	if decision.Stage != StageStuck || s.AssumeMarked || s.mainsDone.IsZero() || !OutcomeUndecided(s.Pod) || HasTerminalPhase(s.Pod) ||
+		len(decision.Actions) > 0 || !s.canMark() {
 		return
 	}
-	if wait := s.MarkedAt.Add(backoff(s.MarksWritten)).Sub(s.now); wait > 0 {
-		decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
-		return
+	// A mark that changes nothing does not requeue the pod.
+	next := s.untilMarkedAgain(s.now)
+	if wait := s.MarkedAt.Add(s.untilMarkedAgain(s.MarkedAt)).Sub(s.now); wait > 0 {
+		next = wait
+	} else {
+		mark := s.wantedMark()
+		decision.Mark = &mark
 	}
-	mark := s.wantedMark()
-	decision.Mark = &mark
-	if s.MarksWritten+1 < maxMarks {
-		// A mark that changes nothing does not requeue the pod.
-		decision.RequeueAfter = Soonest(decision.RequeueAfter, backoff(s.MarksWritten+1))
-	}
+	decision.RequeueAfter = Soonest(decision.RequeueAfter, next)
+}
+
+// untilMarkedAgain returns the wait after a mark: as long as the main containers had been done.
+func (s *situation) untilMarkedAgain(marked time.Time) time.Duration {
+	return min(max(marked.Sub(s.drainsSince()), retryInterval), maxRetryInterval)
 }
 
 // isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.

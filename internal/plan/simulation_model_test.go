@@ -370,7 +370,7 @@ type operator struct {
 	seenVersion, seenCRRsVersion                        int
 	mainsRan                                            bool
 	drainsSince, phaseSince, markedAt, wakeAt, deniedAt time.Time
-	marks                                               int
+	marks                                               []time.Time
 	denied                                              map[v1alpha1.Mode]string
 
 	down   bool
@@ -429,6 +429,14 @@ func (o *operator) crrsChanged() {
 	})
 }
 
+// markAfter allows three marks at once, and then one a minute.
+func (o *operator) markAfter() time.Time {
+	if len(o.marks) < 3 {
+		return time.Time{}
+	}
+	return o.marks[len(o.marks)-1].Add(minute)
+}
+
 func (o *operator) snapshot() plan.Snapshot {
 	scenario := o.m.scenario
 	if !o.m.now.Before(o.deniedAt.Add(15 * time.Second)) {
@@ -437,7 +445,7 @@ func (o *operator) snapshot() plan.Snapshot {
 	s := plan.Snapshot{
 		Pod: o.seen, Node: plan.NodeReal, Kubelet: plan.Kubelet{Version: "v1.36.0"},
 		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise},
-		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarksWritten: o.marks, MarkedAt: o.markedAt,
+		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarkAfter: o.markAfter(), MarkedAt: o.markedAt,
 	}
 	s.View.Mains, s.View.Sidecars = []string{"main"}, scenario.declared(o.m.now)
 	switch {
@@ -527,7 +535,7 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.Mark != nil {
 		stopped, denied := o.finish(podPhase, func() result { return o.m.mark(s.Pod, *d.Mark) })
 		if !stopped {
-			o.marks, o.markedAt = o.marks+1, o.m.now
+			o.marks, o.markedAt = append(o.marks, o.m.now), o.m.now
 		}
 		return denied
 	}

@@ -69,7 +69,7 @@ type simulation struct {
 	// stale and crashes are each on for half of the seeds. After downAfter writes, the operator is down for good, and endThemselves makes
 	// all sidecars end themselves one minute after the main container.
 	stale, crashes, forged, endThemselves bool
-	downAfter                     int
+	downAfter                             int
 
 	// want is the expected phase at the end. It is empty if the pod must be stuck with the reason stuck.
 	want  corev1.PodPhase

@@ -121,9 +121,8 @@ type Snapshot struct {
 	DrainsSince time.Time
 	// PhaseSince is when the operator saw the pod's phase become terminal, by the same clock, or zero.
 	PhaseSince time.Time
-	// MarksWritten is how often the operator has marked the pod, and MarkedAt when it did last. It gives up after maxMarks.
-	MarksWritten int
-	MarkedAt     time.Time
+	// MarkAfter is the earliest time of the pod's next mark, and MarkedAt when the operator marked the pod last. Zero means now, and never.
+	MarkAfter, MarkedAt time.Time
 	// AssumeMarked decides as if the pod was marked and its outcome recorded. It is set where nothing is written: for DryRun
 	// policies and predictions.
 	AssumeMarked bool
@@ -197,6 +196,8 @@ type Decision struct {
 	Message string
 	// Mark is what to write to the pod before anything else; nil if its mark is current. A decision with a mark has no actions.
 	Mark *Mark
+	// MarkWaits is true if the pod needs another mark, which Snapshot.MarkAfter delays. RequeueAfter is then not later.
+	MarkWaits bool
 	// Actions must be carried out in this order; the first failure ends the list.
 	Actions []Action
 	// RequeueAfter is when to requeue the pod even if nothing changes; zero means that a change will requeue it.

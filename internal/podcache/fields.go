@@ -5,6 +5,7 @@ package podcache
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -172,21 +173,31 @@ func nextField(message []byte) (field, error) {
 
 // first returns the content of the first field with the numbers, and whether there is one.
 func first(message []byte, numbers ...protowire.Number) (content []byte, found bool) {
+	for content := range each(message, numbers...) {
+		return content, true
+	}
+	return nil, false
+}
+
+// each returns the contents of all fields with the numbers, up to a part that cannot be decoded.
+func each(message []byte, numbers ...protowire.Number) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) { visit(message, numbers, yield) }
+}
+
+// visit yields as each does, and returns false once yield has.
+func visit(message []byte, numbers []protowire.Number, yield func([]byte) bool) bool {
 	if len(numbers) == 0 {
-		return message, true
+		return yield(message)
 	}
 	for len(message) > 0 {
 		field, err := nextField(message)
 		if err != nil {
-			return nil, false
+			return true
 		}
 		message = message[len(field.encoded):]
-		if field.number != numbers[0] {
-			continue
-		}
-		if content, found = first(field.content, numbers[1:]...); found {
-			return content, true
+		if field.number == numbers[0] && !visit(field.content, numbers[1:], yield) {
+			return false
 		}
 	}
-	return nil, false
+	return true
 }

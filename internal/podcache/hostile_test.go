@@ -57,7 +57,7 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 		names := strings.Repeat("proxy,", units)
 		pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 		pod.Annotations = map[string]string{
-			v1alpha1.AnnotationIgnoredExitCodes: names, v1alpha1.AnnotationEnd: names, v1alpha1.AnnotationMainContainers: names,
+			v1alpha1.AnnotationIgnoredExitCodes: names + "/" + string(pod.UID), v1alpha1.AnnotationEnd: names, v1alpha1.AnnotationMainContainers: names,
 		}
 	},
 	"Command": func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = []string{"/" + strings.Repeat("a/", units)} },

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
@@ -25,8 +27,9 @@ const maxBytes = 1024 * plan.MaxContainers
 type Pod struct {
 	// ObjectMeta has the namespace, name and resourceVersion, nothing else. A bookmark of a watch has no name, but annotations.
 	metav1.ObjectMeta
-	// Ended is whether a container has ended.
-	Ended bool
+	// MayBeDone is whether the pod's main containers may be done: those that the mark does not list have ended, or, without a mark, any
+	// container.
+	MayBeDone bool
 
 	node    string
 	encoded []byte
@@ -38,7 +41,11 @@ var (
 	podNamespace    = numbersOf("ObjectMeta.Namespace")
 	podUID          = numbersOf("ObjectMeta.UID")
 	podVersion      = numbersOf("ObjectMeta.ResourceVersion")
+	podLabels       = numbersOf("ObjectMeta.Labels")
+	podAnnotations  = numbersOf("ObjectMeta.Annotations")
 	podNode         = numbersOf("Spec.NodeName")
+	podContainers   = numbersOf("Spec.Containers.Name")
+	podStatuses     = numbersOf("Status.ContainerStatuses")
 	containersEnded = numbersOf("Status.ContainerStatuses.State.Terminated")
 )
 
@@ -55,7 +62,7 @@ func (p *Pod) Unmarshal(data []byte) error {
 	}
 	p.Reset()
 	p.Namespace, p.Name, p.ResourceVersion, p.node = text(podNamespace), text(podName), text(podVersion), text(podNode)
-	_, p.Ended = first(encoded, containersEnded...)
+	p.MayBeDone = mayBeDone(encoded)
 	if size := len(encoded); size > maxBytes {
 		pod := &corev1.Pod{ObjectMeta: p.ObjectMeta}
 		pod.UID = types.UID(text(podUID))
@@ -73,6 +80,40 @@ func (p *Pod) Unmarshal(data []byte) error {
 		p.Annotations = bookmark.Annotations
 	}
 	return nil
+}
+
+// mayBeDone returns Pod.MayBeDone of the encoded pod, in time linear in its size.
+func mayBeDone(pod []byte) bool {
+	_, anyEnded := first(pod, containersEnded...)
+	if !anyEnded || valueOf(pod, v1alpha1.LabelOutcome, podLabels) != v1alpha1.OutcomeMainContainers {
+		return anyEnded
+	}
+	mains := sets.Set[string]{}
+	for name := range each(pod, podContainers...) {
+		mains.Insert(string(name))
+	}
+	uid, _ := first(pod, podUID...)
+	for _, name := range plan.ParseIgnoredExitCodes(valueOf(pod, v1alpha1.AnnotationIgnoredExitCodes, podAnnotations), types.UID(uid)) {
+		mains.Delete(name)
+	}
+	for status := range each(pod, podStatuses...) {
+		if _, ended := first(status, containersEnded[len(podStatuses):]...); ended {
+			name, _ := first(status, 1)
+			mains.Delete(string(name))
+		}
+	}
+	return len(mains) == 0
+}
+
+// valueOf returns the value of the key in a map of the encoded pod.
+func valueOf(pod []byte, key string, numbers []protowire.Number) string {
+	for entry := range each(pod, numbers...) {
+		if name, _ := first(entry, 1); string(name) == key {
+			value, _ := first(entry, 2)
+			return string(value)
+		}
+	}
+	return ""
 }
 
 // Reset makes the pod empty.

@@ -114,7 +114,7 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	}
 	// The marks of this pod, and of others.
 	for _, mark := range []struct{ annotation, value string }{
-		{v1alpha1.AnnotationIgnoredExitCodes, pick("", "c1,c2", "c1", "x")},
+		{v1alpha1.AnnotationIgnoredExitCodes, pick("", "c1,c2", "c1", "x", "c1/4a1b", "c1,c2/4a1b")},
 		{v1alpha1.AnnotationEnd, pick("", "PodPhase/4a1b", "Failed/4a1b", "PodPhase/x")},
 		{v1alpha1.AnnotationMainContainers, pick("", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Decided/x")},
 	} {

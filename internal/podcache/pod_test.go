@@ -150,8 +150,48 @@ func TestPodHasFieldsThatAreRead(t *testing.T) {
 		t.Errorf("decoded pod: error %v (-want +got):\n%s", err, diff)
 	}
 	meta := metav1.ObjectMeta{Name: "job-1", Namespace: "batch", ResourceVersion: "17"}
-	if diff := cmp.Diff(meta, cached.ObjectMeta); diff != "" || !cached.Ended || cached.node != "node-1" {
-		t.Errorf("ended %t, node %q, metadata (-want +got):\n%s", cached.Ended, cached.node, diff)
+	if diff := cmp.Diff(meta, cached.ObjectMeta); diff != "" || !cached.MayBeDone || cached.node != "node-1" {
+		t.Errorf("may be done %t, node %q, metadata (-want +got):\n%s", cached.MayBeDone, cached.node, diff)
+	}
+}
+
+func TestPodMayBeDoneOnceItsMainsHaveEnded(t *testing.T) {
+	marked := func(ignored string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+			pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: ignored + "/" + string(pod.UID)}
+		}
+	}
+	second := func(status ...corev1.ContainerStatus) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "worker"})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status...)
+		}
+	}
+	labelOnly := func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers }
+	otherLabel := func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelOutcome] = "Other" }
+	for name, tc := range map[string]struct {
+		changes []func(*corev1.Pod)
+		want    bool
+	}{
+		"unmarked, all run":               {nil, false},
+		"unmarked, one has ended":         {[]func(*corev1.Pod){podtest.SidecarDone}, true},
+		"another label":                   {[]func(*corev1.Pod){otherLabel, podtest.SidecarDone}, true},
+		"marked, all run":                 {[]func(*corev1.Pod){marked("proxy")}, false},
+		"marked, the sidecar has ended":   {[]func(*corev1.Pod){marked("proxy"), podtest.SidecarDone}, false},
+		"marked, the main has ended":      {[]func(*corev1.Pod){marked("proxy"), podtest.MainDone}, true},
+		"marked, one of two mains":        {[]func(*corev1.Pod){marked("proxy"), podtest.MainDone, second(podtest.Running("worker"))}, false},
+		"marked, a main without a status": {[]func(*corev1.Pod){marked("proxy"), podtest.MainDone, second()}, false},
+		"marked, both mains":              {[]func(*corev1.Pod){marked("proxy"), podtest.MainDone, second(podtest.Ended("worker", 3))}, true},
+		"every exit code counts":          {[]func(*corev1.Pod){labelOnly, podtest.MainDone}, false},
+		"a list with others":              {[]func(*corev1.Pod){marked("gone,proxy,proxy,,"), podtest.MainDone}, true},
+		"a list of everything":            {[]func(*corev1.Pod){marked("main,proxy"), podtest.SidecarDone}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := newTestPod(t, podtest.New(tc.changes...)).MayBeDone; got != tc.want {
+				t.Errorf("may be done: %t, want %t", got, tc.want)
+			}
+		})
 	}
 }
 

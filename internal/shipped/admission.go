@@ -51,9 +51,9 @@ func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error
 		needed       bool
 	}{
 		{OutcomePolicy, "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36", true},
+		{namesPrefix + "marks", "anyone who may patch pods can change the marks that decide how a pod ends", true},
 		{namesPrefix + "operator-limits", "only RBAC limits what the operator's ServiceAccount can do to pods", true},
-		{namesPrefix + "operator-requests",
-			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete", enabled.CRR || enabled.PrePull},
+		{namesPrefix + "operator-requests", "only RBAC limits which CRRs, ImagePullJobs and events the operator's ServiceAccount can write", true},
 		{AuthorsPrefix + "crr", "anyone who may write policies can stop containers", enabled.CRR},
 		{AuthorsPrefix + "image", "anyone who may write policies can change images of pods", enabled.Image},
 		{AuthorsPrefix + "pod-phase", "anyone who may write policies can end pods", enabled.Enabled(v1alpha1.ModePodPhase)},

@@ -53,16 +53,16 @@ func TestAllModesNeedEveryAdmissionPolicy(t *testing.T) {
 }
 
 func TestNeededAdmissionPoliciesFollowModes(t *testing.T) {
-	always := []string{"outcome", "operator-limits"}
+	always := []string{"outcome", "marks", "operator-limits", "operator-requests"}
 	for name, tc := range map[string]struct {
 		modes plan.EnabledModes
 		more  []string
 	}{
 		"none":     {plan.EnabledModes{}, nil},
-		"CRR":      {plan.EnabledModes{CRR: true}, []string{"operator-requests", "mode-crr"}},
+		"CRR":      {plan.EnabledModes{CRR: true}, []string{"mode-crr"}},
 		"Image":    {plan.EnabledModes{Image: true}, []string{"mode-image"}},
 		"PodPhase": {plan.EnabledModes{PodPhase: plan.PodPhaseLastResort}, []string{"mode-pod-phase"}},
-		"prePull":  {plan.EnabledModes{PrePull: true}, []string{"operator-requests", "mode-pre-pull"}},
+		"prePull":  {plan.EnabledModes{PrePull: true}, []string{"mode-pre-pull"}},
 	} {
 		var got []string
 		for _, policy := range policies(t, tc.modes) {

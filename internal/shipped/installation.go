@@ -35,7 +35,7 @@ func (i Installation) Name(name string) string {
 func (i Installation) user() string { return "system:serviceaccount:" + i.Namespace + ":" + i.Account }
 
 // names are the names that the chart replaces in expressions and messages. A test compares them with the chart.
-var names = regexp.MustCompile(namesPrefix + "(controller-manager|leader-election-|manager-|metrics-reader|mode-|outcome|operator-limits|" +
+var names = regexp.MustCompile(namesPrefix + "(controller-manager|leader-election-|manager-|marks|metrics-reader|mode-|outcome|operator-limits|" +
 	"operator-requests|pod-finisher|policy-|clusterpolicy-)")
 
 // chartText returns a text of config/default as the chart installs it. kustomize changes no text.
