@@ -94,7 +94,8 @@ func TestChangedAdmissionPolicies(t *testing.T) {
 					}
 					object := &unstructured.Unstructured{}
 					names := strings.NewReplacer(settings.DeploymentName, account, "sidecar-termination-mode-", release+"-mode-",
-						"sidecar-termination-operator-", release+"-operator-", "sidecar-termination-outcome", release+"-outcome")
+						"sidecar-termination-operator-", release+"-operator-", "sidecar-termination-outcome", release+"-outcome",
+						"sidecar-termination-marks", release+"-marks")
 					if err := object.UnmarshalJSON([]byte(names.Replace(string(renamed)))); err != nil {
 						t.Fatal(err)
 					}

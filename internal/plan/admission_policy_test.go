@@ -109,13 +109,16 @@ func randomMetadata(r *rand.Rand, pod *corev1.Pod) {
 	if r.IntN(8) > 0 {
 		pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
 	}
-	for key, values := range map[string][]string{
-		v1alpha1.AnnotationIgnoredExitCodes: {"", "-", "proxy/4a1b", "proxy/4a1b", "proxy,logs/4a1b", "logs/4a1b", "main/4a1b", "proxy", "main/other"},
-		v1alpha1.AnnotationEnd:              {"", "", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b"},
-		v1alpha1.AnnotationMainContainers:   {"", "", "Running/4a1b", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Succeeded/other"},
+	for _, annotation := range []struct {
+		key    string
+		values []string
+	}{
+		{v1alpha1.AnnotationIgnoredExitCodes, []string{"", "-", "proxy/4a1b", "proxy/4a1b", "proxy,logs/4a1b", "logs/4a1b", "main/4a1b", "proxy", "main/other"}},
+		{v1alpha1.AnnotationEnd, []string{"", "", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b"}},
+		{v1alpha1.AnnotationMainContainers, []string{"", "", "Running/4a1b", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Succeeded/other"}},
 	} {
-		if value := values[r.IntN(len(values))]; value != "" {
-			annotate(pod, key, strings.TrimPrefix(value, "-"))
+		if value := annotation.values[r.IntN(len(annotation.values))]; value != "" {
+			annotate(pod, annotation.key, strings.TrimPrefix(value, "-"))
 		}
 	}
 }

@@ -139,11 +139,18 @@ func isIdle(old, written *corev1.Pod, ignored []string) bool {
 		return len(exits) == counting && counting > 0 && *old.Spec.TerminationGracePeriodSeconds <= 3600 && slices.Contains(ignored, st.Name) &&
 			st.RestartCount > 0 && st.State.Running != nil && st.State.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
 	}
+	var restarted []string
+	for _, st := range written.Status.ContainerStatuses {
+		if wasRestarted(st) {
+			restarted = append(restarted, st.Name)
+		}
+	}
 	for _, c := range old.Spec.Containers {
 		if !slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name }) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(slices.Concat(written.Status.ContainerStatuses, written.Status.InitContainerStatuses),
-		func(st corev1.ContainerStatus) bool { return st.State.Running != nil && !wasRestarted(st) })
+	runs := func(st corev1.ContainerStatus) bool { return st.State.Running != nil }
+	return !slices.ContainsFunc(written.Status.InitContainerStatuses, runs) &&
+		!slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return runs(st) && !slices.Contains(restarted, st.Name) })
 }

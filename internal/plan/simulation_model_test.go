@@ -429,9 +429,9 @@ func (o *operator) crrsChanged() {
 	})
 }
 
-// markAfter allows three marks at once, and then one a minute.
+// markAfter allows three marks at once, one more where somebody has forged marks, and then one a minute.
 func (o *operator) markAfter() time.Time {
-	if len(o.marks) < 3 {
+	if len(o.marks) < 3 || len(o.marks) == 3 && o.m.scenario.forged {
 		return time.Time{}
 	}
 	return o.marks[len(o.marks)-1].Add(minute)
