@@ -409,7 +409,9 @@ func TestOutcomeRestarts(t *testing.T) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "main:1"})
 	}
 	scenarios := map[string]outcomeScenario{
-		"grace period 3601": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3601)) },
+		"grace period 60": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(60)) },
+			steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided"}}},
+		"grace period 61": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(61)) },
 			steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Running, Succeeded"}}},
 		"between main containers": {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@15"), "Running, Succeeded"}}},
 		"after main containers":   {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@21"), "Succeeded, Decided"}}},

@@ -27,5 +27,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
+	// A build beside the tests would take the time that kubelets need.
+	if _, err := buildPlugin(); err != nil {
+		fmt.Fprintf(os.Stderr, "Build the plugin: %v\n", err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }

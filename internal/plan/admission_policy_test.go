@@ -47,7 +47,7 @@ func randomWrite(r *rand.Rand) (old, written *corev1.Pod) {
 	names := []string{"main", "proxy", "logs"}[:1+r.IntN(3)]
 	old = &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "job-1", Namespace: "batch", UID: "4a1b"}}
 	old.Spec.RestartPolicy = []corev1.RestartPolicy{never, never, never, onFailure, onFailure, onFailure, corev1.RestartPolicyAlways}[r.IntN(7)]
-	old.Spec.TerminationGracePeriodSeconds = ptr.To([]int64{30, 3600, 3601}[r.IntN(3)])
+	old.Spec.TerminationGracePeriodSeconds = ptr.To([]int64{30, 60, 61, 3600, 3601}[r.IntN(5)])
 	rules := []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}
 	for _, name := range names {
 		container := corev1.Container{Name: name}

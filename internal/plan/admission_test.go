@@ -136,7 +136,7 @@ func isIdle(old, written *corev1.Pod, ignored []string) bool {
 		}
 	}
 	wasRestarted := func(st corev1.ContainerStatus) bool {
-		return len(exits) == counting && counting > 0 && *old.Spec.TerminationGracePeriodSeconds <= 3600 && slices.Contains(ignored, st.Name) &&
+		return len(exits) == counting && counting > 0 && *old.Spec.TerminationGracePeriodSeconds <= 60 && slices.Contains(ignored, st.Name) &&
 			st.RestartCount > 0 && st.State.Running != nil && st.State.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
 	}
 	var restarted []string
