@@ -406,8 +406,8 @@ func checkKruise(t *testing.T, c client.Client) {
 func checkNetwork(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	out, _ := runCommand(t, "check")
-	if strings.Contains(out, "Network") {
-		t.Errorf("unexpected network:\n%s", out)
+	if strings.Contains(out, "loses its network") {
+		t.Errorf("unexpected network plugin:\n%s", out)
 	}
 	grant(t, c, "visitor", rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}})
 	const unreadable = "warning you may not read DaemonSets, which identify the network plugin"

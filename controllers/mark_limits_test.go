@@ -23,7 +23,10 @@ type marksTest struct {
 	written int
 }
 
-func newMarksTest(t *testing.T) *marksTest { return &marksTest{statesTest: newStatesTest(t)} }
+func newMarksTest(t *testing.T) *marksTest {
+	t.Helper()
+	return &marksTest{statesTest: newStatesTest(t)}
+}
 
 func (m *marksTest) reconcile(pod *corev1.Pod, policies ...resolve.Policy) plan.Decision {
 	resolved := resolvedPodOf(pod, policies...)

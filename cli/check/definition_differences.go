@@ -85,10 +85,6 @@ func (d *differences) compareField(at, key string, shipped, installed any) {
 		d.compare("", ours, theirs)
 	case key == "enum":
 		d.enum(at, shipped, installed)
-	case key == "required", key == "x-kubernetes-validations":
-		if !containsAll(installed, shipped) {
-			d.weaker = append(d.weaker, path)
-		}
 	case isStricter(key, shipped, installed):
 	case ours != nil && theirs != nil:
 		d.compare(path, ours, theirs)
@@ -166,7 +162,7 @@ func withoutMessages(item any) any {
 	return rule
 }
 
-// isStricter reports whether the installed value of a schema's field allows less than the shipped one.
+// isStricter reports whether the installed value of a schema's field allows less than the shipped one, or the same.
 func isStricter(key string, shipped, installed any) bool {
 	ours, limited := shipped.(float64)
 	theirs, isNumber := installed.(float64)
@@ -177,6 +173,8 @@ func isStricter(key string, shipped, installed any) bool {
 		return isNumber && (!limited || cmp.Less(ours, theirs))
 	case "pattern", "format", "multipleOf":
 		return shipped == nil
+	case "required", "x-kubernetes-validations":
+		return containsAll(installed, shipped)
 	}
 	return false
 }
