@@ -141,10 +141,9 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// The outcome policy depends on the cluster alone: an old API server refuses the kind, and an operator for single namespaces has no
-// object of the cluster.
+// The outcome policy and the protection of its marks depend on the cluster alone: an old API server refuses the kind, and an operator for
+// single namespaces has no object of the cluster.
 func TestOutcomePolicyNeedsItsKind(t *testing.T) {
-	const policy, binding = "MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome"
 	for name, tc := range map[string]struct {
 		kinds  chartutil.VersionSet
 		values values
@@ -162,8 +161,10 @@ func TestOutcomePolicyNeedsItsKind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got[policy] != nil != tc.want || got[binding] != nil != tc.want {
-				t.Errorf("policy: %t, binding: %t", got[policy] != nil, got[binding] != nil)
+			for _, object := range outcome {
+				if got[object] != nil != tc.want {
+					t.Errorf("%s: rendered %t, want %t", object, got[object] != nil, tc.want)
+				}
 			}
 		})
 	}
