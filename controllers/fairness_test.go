@@ -26,7 +26,7 @@ import (
 )
 
 // TestBacklogDelaysNoOtherNamespace ends pods of one namespace while another one has many pods whose main containers are done. With
-// BACKLOG=20000 it measures what docs/performance.md reports.
+// BACKLOG=5000 it measures what docs/performance.md reports.
 func TestBacklogDelaysNoOtherNamespace(t *testing.T) {
 	backlog, ends, workers := 300, 10, 4
 	if set, err := strconv.Atoi(os.Getenv("BACKLOG")); err == nil {
