@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -100,7 +100,7 @@ func (w *admissionWatch) round(ctx context.Context) {
 		status := shipped.Status{State: shipped.Unknown}
 		readError := err
 		if readError == nil {
-			status, readError = w.read(limited, in, policy)
+			status, _, readError = observe.AdmissionPolicy(limited, w.reader, policy, in)
 		}
 		if ctx.Err() != nil {
 			return
@@ -137,21 +137,6 @@ func (w *admissionWatch) installation(ctx context.Context) (shipped.Installation
 		}
 	}
 	return in, nil
-}
-
-// read returns the state of a policy. A kind that the cluster does not serve is missing.
-func (w *admissionWatch) read(ctx context.Context, in shipped.Installation, policy shipped.AdmissionPolicy) (shipped.Status, error) {
-	objects := policy.Objects(in)
-	for i, object := range objects {
-		err := w.reader.Get(ctx, client.ObjectKeyFromObject(object), object)
-		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			objects[i] = nil
-		case err != nil:
-			return shipped.Status{State: shipped.Unknown}, err
-		}
-	}
-	return policy.Compare(in, objects), nil
 }
 
 // report sets the metric and logs a transition. A policy that is as shipped from the beginning needs no line, and round logs unknown ones.

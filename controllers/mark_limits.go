@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // These limits bound the writes that others cause by changing policies, labels and marks. The first mark of a pod never waits: without it,
@@ -80,7 +80,7 @@ func (m markLimits) use(before *corev1.Pod, state *podState, now time.Time) {
 // isFirst reports whether the pod was never marked, as far as is known.
 func (m markLimits) isFirst(pod *corev1.Pod, state *podState) bool {
 	_, known := m.pods.Get(pod.UID)
-	return !known && state.markedAt.IsZero() && pod.Labels[v1alpha1.LabelOutcome] != v1alpha1.OutcomeMainContainers
+	return !known && state.markedAt.IsZero() && !plan.IsMarked(pod)
 }
 
 // remember keeps that a pod was marked.

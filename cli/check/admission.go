@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
@@ -28,7 +26,7 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 	}
 	since, asShipped := map[string]time.Time{}, 0
 	for _, policy := range policies {
-		status, created, err := c.readAdmission(ctx, policy)
+		status, created, err := observe.AdmissionPolicy(ctx, c.Client, policy, c.installation())
 		if c.unreadable(err, "admission policies") {
 			return nil
 		}
@@ -52,24 +50,6 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 // admissionPolicies are the policies that the operator needs by its flags.
 func (c *checker) admissionPolicies() ([]shipped.AdmissionPolicy, error) {
 	return shipped.AdmissionPolicies(c.settings.Capabilities)
-}
-
-// readAdmission returns the state of an admission policy, and when both the policy and its binding existed.
-func (c *checker) readAdmission(ctx context.Context, policy shipped.AdmissionPolicy) (status shipped.Status, created time.Time, err error) {
-	installation := c.installation()
-	objects := policy.Objects(installation)
-	for i, object := range objects {
-		err := c.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
-		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			objects[i] = nil
-		case err != nil:
-			return status, created, fmt.Errorf("get admission policy %s: %w", object.GetName(), err)
-		case object.GetCreationTimestamp().After(created):
-			created = object.GetCreationTimestamp().Time
-		}
-	}
-	return policy.Compare(installation, objects), created, nil
 }
 
 // reportAdmission warns of an admission policy that is not as shipped.

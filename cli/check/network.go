@@ -70,11 +70,7 @@ func (c *checker) checkNetwork(ctx context.Context) error {
 
 // servesMetrics reports whether the operator serves metrics to other hosts.
 func (c *checker) servesMetrics() bool {
-	if !c.knowsFlags() || c.settings.Metrics.Address == "" {
-		return false
-	}
-	host, _, err := net.SplitHostPort(c.settings.Metrics.Address)
-	return err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback()
+	return c.knowsFlags() && c.settings.Metrics.Address != "" && !isLoopback(c.settings.Metrics.Address)
 }
 
 // checkMetricsNetwork says whether a NetworkPolicy limits who can connect to the metrics port. That none does is no warning: a policy that

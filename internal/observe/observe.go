@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe reads a pod's namespace, node and the past attempts on the pod. The operator reads them from its caches, and the command
-// line from the API server or from manifests. The package writes nothing and decides nothing.
+// Package observe reads a pod's namespace, node and the past attempts on the pod, and the admission policies of an installation. The operator
+// reads what concerns pods from its caches, and the command line from the API server or from manifests. The package writes nothing and decides
+// nothing.
 package observe
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
 // Node returns the pod's node, or nil if the pod has none or the reader does not know it.
@@ -63,4 +67,24 @@ func Attempts[O Observer](ctx context.Context, observers []O, pod *corev1.Pod) (
 		attempts = append(attempts, past...)
 	}
 	return attempts, nil
+}
+
+// AdmissionPolicy returns the state of an admission policy with its binding, and since when both exist. A kind that the cluster does not
+// serve is missing. With an error the state is Unknown.
+func AdmissionPolicy(
+	ctx context.Context, reader client.Reader, policy shipped.AdmissionPolicy, in shipped.Installation,
+) (status shipped.Status, created time.Time, err error) {
+	objects := policy.Objects(in)
+	for i, object := range objects {
+		err := reader.Get(ctx, client.ObjectKeyFromObject(object), object)
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			objects[i] = nil
+		case err != nil:
+			return shipped.Status{State: shipped.Unknown}, created, fmt.Errorf("get admission policy %s: %w", object.GetName(), err)
+		case object.GetCreationTimestamp().After(created):
+			created = object.GetCreationTimestamp().Time
+		}
+	}
+	return policy.Compare(in, objects), created, nil
 }

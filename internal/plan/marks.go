@@ -40,7 +40,7 @@ func (m Mark) Annotations(pod *corev1.Pod) map[string]string {
 	if _, found := pod.Annotations[v1alpha1.AnnotationEnd]; found || m.End != "" {
 		annotations[v1alpha1.AnnotationEnd] = ownedBy(pod, m.End)
 	}
-	if _, found := pod.Annotations[v1alpha1.AnnotationMainContainers]; found && !isMarked(pod) {
+	if _, found := pod.Annotations[v1alpha1.AnnotationMainContainers]; found && !IsMarked(pod) {
 		annotations[v1alpha1.AnnotationMainContainers] = ""
 	}
 	if m.Succeeded {
@@ -60,19 +60,20 @@ func ownedBy(pod *corev1.Pod, value string) string {
 // ownValue returns the annotation's value without the UID. It returns "" if the value is for another pod, or if the pod is not marked:
 // nothing protects the annotations of such a pod.
 func ownValue(pod *corev1.Pod, annotation string) string {
-	if value, own := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID)); own && isMarked(pod) {
+	if value, own := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID)); own && IsMarked(pod) {
 		return value
 	}
 	return ""
 }
 
-func isMarked(pod *corev1.Pod) bool {
+// IsMarked reports whether the pod has the label of the mark.
+func IsMarked(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
 }
 
 // IgnoredExitCodes returns the containers of a marked pod whose exit codes do not count. It returns nil if every exit code counts.
 func IgnoredExitCodes(pod *corev1.Pod) []string {
-	if !isMarked(pod) {
+	if !IsMarked(pod) {
 		return nil
 	}
 	return ParseIgnoredExitCodes(pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes], pod.UID)
@@ -107,5 +108,5 @@ func MainsRecorded(pod *corev1.Pod) bool {
 // OutcomeUndecided reports whether the pod is marked and the admission policy has not answered: it is not installed. Its first
 // answer comes with the write of the mark.
 func OutcomeUndecided(pod *corev1.Pod) bool {
-	return isMarked(pod) && ownValue(pod, v1alpha1.AnnotationMainContainers) == ""
+	return IsMarked(pod) && ownValue(pod, v1alpha1.AnnotationMainContainers) == ""
 }

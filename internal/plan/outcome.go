@@ -39,7 +39,7 @@ func markPod(s *situation) *Decision {
 // wantedMark is the mark that the pod should have now.
 func (s *situation) wantedMark() Mark {
 	// The policy answers a first mark. Without its answer, a record would only look as if the outcome was decided.
-	answered := isMarked(s.Pod) && !OutcomeUndecided(s.Pod)
+	answered := IsMarked(s.Pod) && !OutcomeUndecided(s.Pod)
 	mark := Mark{Succeeded: answered && s.recordsItself() && s.countingSucceeded() && !s.mayRestartAll()}
 	for _, sidecar := range s.View.Sidecars {
 		if !respected(sidecar) {
@@ -90,7 +90,7 @@ const markPatience = 5 * time.Minute
 // pod without a mark ends as if no admission policy decided its outcome.
 func (s *situation) waitToMark() *Decision {
 	patience := s.drainsSince().Add(markPatience).Sub(s.now)
-	if !s.markWaits || !isMarked(s.Pod) || s.mainsDone.IsZero() || patience <= 0 {
+	if !s.markWaits || !IsMarked(s.Pod) || s.mainsDone.IsZero() || patience <= 0 {
 		return nil
 	}
 	return &Decision{
@@ -137,7 +137,7 @@ func (s *situation) untilMarkedAgain(marked time.Time) time.Duration {
 
 // isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
 func (s *situation) isCurrent(mark Mark) bool {
-	if !isMarked(s.Pod) {
+	if !IsMarked(s.Pod) {
 		return len(mark.IgnoredExitCodes) == 0
 	}
 	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
@@ -151,7 +151,7 @@ func (s *situation) recorded() bool {
 
 // outcomeDecided reports whether the admission policy decides the pod's outcome, as far as is known. The mark of a pod will show it.
 func (s *situation) outcomeDecided() bool {
-	if isMarked(s.Pod) {
+	if IsMarked(s.Pod) {
 		return !OutcomeUndecided(s.Pod)
 	}
 	return s.AssumeMarked || s.mayMark()
