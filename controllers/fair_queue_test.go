@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -84,7 +85,7 @@ func TestFairQueueOrder(t *testing.T) {
 // isEmpty requires that the queue remembers no request and no namespace.
 func isEmpty(t *testing.T, q *fairQueue) {
 	t.Helper()
-	kept := len(q.order.places) + len(q.order.urgent)
+	kept := len(q.order.places) + len(q.order.urgent) + len(q.order.inProgress) + q.order.ready
 	for _, level := range q.order.levels {
 		kept += level.next.Len() + len(level.namespaces)
 	}
@@ -123,6 +124,35 @@ func TestFairQueueHoldsBackRequestInProgress(t *testing.T) {
 			isEmpty(t, q)
 		})
 	}
+}
+
+func TestFairQueueHoldsBackBusyNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		for i := range maxInProgress + 2 {
+			q.Add(requestOf(fmt.Sprintf("a/%d", i)))
+		}
+		q.AddWithOpts(lowPriority(0), requestOf("a/low"))
+		var busy []reconcile.Request
+		for range maxInProgress {
+			request, _ := q.Get()
+			busy = append(busy, request)
+		}
+		q.AddWithOpts(lowPriority(0), requestOf("b/low"))
+		if diff := cmp.Diff([]string{"b/low low"}, drain(q)); diff != "" {
+			t.Errorf("requests beside those in progress (-want +got):\n%s", diff)
+		}
+		got := make(chan reconcile.Request)
+		go func() {
+			request, _ := q.Get()
+			got <- request
+		}()
+		synctest.Wait()
+		q.Done(busy[0])
+		if request := <-got; request != requestOf(fmt.Sprintf("a/%d", maxInProgress)) {
+			t.Errorf("a worker that waited got %s, want the next request of the namespace", request)
+		}
+	})
 }
 
 func TestFairQueueAddsLater(t *testing.T) {
@@ -229,16 +259,36 @@ func (m *modelQueue) add(text string, full bool) {
 	m.keepTurns()
 }
 
-// keepTurns gives new namespaces the last turns, and drops those without requests.
+// keepTurns gives new namespaces the last turns, and drops those without requests and those that are held back.
 func (m *modelQueue) keepTurns() {
 	for level, queued := range [][]string{m.full, m.low} {
-		m.turns[level] = slices.DeleteFunc(m.turns[level], func(namespace string) bool { return firstOf(queued, namespace) < 0 })
+		m.turns[level] = slices.DeleteFunc(m.turns[level], func(namespace string) bool {
+			return firstOf(queued, namespace) < 0 || m.busy(namespace)
+		})
 		for _, text := range queued {
-			if namespace, _, _ := strings.Cut(text, "/"); !slices.Contains(m.turns[level], namespace) {
+			if namespace, _, _ := strings.Cut(text, "/"); !slices.Contains(m.turns[level], namespace) && !m.busy(namespace) {
 				m.turns[level] = append(m.turns[level], namespace)
 			}
 		}
 	}
+}
+
+// busy reports whether the namespace is held back.
+func (m *modelQueue) busy(namespace string) bool {
+	return len(slices.DeleteFunc(slices.Collect(maps.Keys(m.inProgress)), func(text string) bool {
+		return !strings.HasPrefix(text, namespace+"/")
+	})) >= maxInProgress
+}
+
+// ready counts the requests that can be handed out.
+func (m *modelQueue) ready() int {
+	number := 0
+	for _, text := range slices.Concat(m.full, m.low) {
+		if namespace, _, _ := strings.Cut(text, "/"); !m.busy(namespace) {
+			number++
+		}
+	}
+	return number
 }
 
 func firstOf(queued []string, namespace string) int {
@@ -247,7 +297,7 @@ func firstOf(queued []string, namespace string) int {
 
 func (m *modelQueue) get() string {
 	queued, turns := &m.full, &m.turns[0]
-	if len(m.full) == 0 {
+	if len(m.turns[0]) == 0 {
 		queued, turns = &m.low, &m.turns[1]
 	}
 	namespace := (*turns)[0]
@@ -255,8 +305,8 @@ func (m *modelQueue) get() string {
 	at := firstOf(*queued, namespace)
 	text := (*queued)[at]
 	*queued = slices.Delete(*queued, at, at+1)
-	m.keepTurns()
 	m.inProgress[text] = true
+	m.keepTurns()
 	return text
 }
 
@@ -266,6 +316,7 @@ func (m *modelQueue) done(text string) {
 		delete(m.again, text)
 		m.add(text, again == "full")
 	}
+	m.keepTurns()
 }
 
 func TestFairQueueDoesWhatModelDoes(t *testing.T) {
@@ -299,7 +350,7 @@ func TestFairQueueDoesWhatModelDoes(t *testing.T) {
 				model.done(inProgress[at])
 				inProgress = slices.Delete(inProgress, at, at+1)
 			}
-			if want := len(model.full) + len(model.low); q.Len() != want {
+			if want := model.ready(); q.Len() != want {
 				t.Fatalf("seed %d, step %d: %d requests are queued, want %d", seed, step, q.Len(), want)
 			}
 		}

@@ -18,11 +18,13 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -179,7 +181,10 @@ func (f *fixture) cleanUp() {
 		f.Logf("writes: %q\nlog of the operator:\n%s", f.writes.in(f.namespace), operatorLog.take())
 	}
 	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}} {
-		if err := f.DeleteAllOf(ctx, object, client.InNamespace(f.namespace), client.GracePeriodSeconds(0)); err != nil {
+		// The API server deletes as many pods as it can in a minute.
+		if err := retry.OnError(retry.DefaultRetry, apierrors.IsTimeout, func() error {
+			return f.DeleteAllOf(ctx, object, client.InNamespace(f.namespace), client.GracePeriodSeconds(0))
+		}); err != nil {
 			f.Error(err)
 		}
 	}
