@@ -97,9 +97,9 @@ func awaitOutcomePolicy(t *testing.T, c client.Client) {
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"}, Spec: template().Spec}
 	create(t, c, probe)
 	testenv.Eventually(t, "the admission policy answers", func(ctx context.Context) error {
-		answer, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Mark(ctx, probe, plan.Mark{})
-		if err == nil && plan.OutcomeUndecided(answer) {
-			err = errors.New("no answer")
+		applied, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Execute(ctx, probe, plan.Write{Mark: &plan.Mark{}})
+		if err == nil && (applied.Pod == nil || plan.OutcomeUndecided(applied.Pod)) {
+			err = fmt.Errorf("no answer: %w", applied.Answer)
 		}
 		return err
 	})
@@ -181,8 +181,8 @@ func watchWrites(t *testing.T, c client.Client, pod *corev1.Pod) func() int {
 func TestFinishWithoutOutcomePolicy(t *testing.T) {
 	c, _, pod := newStuckPod(t, true)
 	testenv.Eventually(t, "the admission policy of other tests is gone", func(ctx context.Context) error {
-		answer, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Mark(ctx, pod, plan.Mark{})
-		if err == nil && !plan.OutcomeUndecided(answer) {
+		applied, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Execute(ctx, pod, plan.Write{Mark: &plan.Mark{}})
+		if err == nil && (applied.Pod == nil || !plan.OutcomeUndecided(applied.Pod)) {
 			err = errors.New("it answers")
 		}
 		return err

@@ -304,12 +304,9 @@ func TestOutcomeOfPods(t *testing.T) {
 		"all exit 0":                {steps: steps{running, mainDone, {kubelet("Succeeded main=0 proxy=0"), "Succeeded, Decided"}}},
 		"main fails":                {steps: steps{running, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
 		"sidecar fails after main, OnFailure": {pod: onFailure, steps: steps{
-			running, mainDone, {kubelet("Running main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"}}},
-		"sidecar in CrashLoopBackOff, OnFailure": {pod: onFailure, steps: steps{
-			{kubelet("Running main=running proxy=CrashLoopBackOff"), "Running, Running"}, {kubelet("Running main=0 proxy=CrashLoopBackOff"), "Succeeded, Decided"}}},
-		"sidecar in ImagePullBackOff": {steps: steps{
-			{kubelet("Pending main=running proxy=ImagePullBackOff"), "Pending, Running"}, {kubelet("Pending main=0 proxy=ImagePullBackOff"), "Succeeded, Decided"}}},
-		"sidecar has no state":     {steps: steps{{kubelet("Running main=0 proxy=none"), "Succeeded, Decided"}}},
+			running, mainDone, {kubelet("Running main=0 proxy=7"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=0"), "Succeeded, Decided"}}},
+		"sidecar in ImagePullBackOff": {steps: steps{{kubelet("Pending main=0 proxy=ImagePullBackOff"), "Pending, Succeeded"}}},
+		"sidecar has no state":        {steps: steps{{kubelet("Running main=0 proxy=none"), "Running, Succeeded"}}},
 		"main restarts, OnFailure": {pod: onFailure, steps: steps{{kubelet("Running main=3 proxy=running"), "Running, Running"}, running, mainDone}},
 		"evicted after main": {steps: steps{mainDone, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
 			{kubelet("Failed main=0 proxy=137 DisruptionTarget=True reason=Evicted"), "Succeeded, Decided"}}},
@@ -335,8 +332,8 @@ func TestOutcomeOfPods(t *testing.T) {
 		"main reported 0 and running": {steps: steps{{kubelet("Running main=0 main=running proxy=0"), "Running, Running"}}},
 		"status of other container": {steps: steps{
 			{kubelet("Running main=0 proxy=7 other=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 other=3"), "Succeeded, Decided"}}},
-		"later writes": {pod: onFailure, steps: steps{{kubelet("Running main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"},
-			{kubelet("Pending"), "Succeeded, Decided"}, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Failed main=3 proxy=7 reason=Evicted"), "Succeeded, Decided"}}},
+		"later writes": {pod: onFailure, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided"},
+			{kubelet("Pending"), "Succeeded, Decided"}, {kubelet("Failed main=0 proxy=0"), "Succeeded, Decided"}, {kubelet("Failed main=0 proxy=0 reason=Evicted"), "Succeeded, Decided"}}},
 		"Succeeded without record is final": {steps: steps{
 			{kubelet("Succeeded main=running proxy=running"), "Succeeded, Running"}, {kubelet("Running main=running proxy=running"), "Succeeded, Running"},
 			{kubelet("Failed main=3 proxy=running"), "Succeeded, Running"}}},
@@ -403,33 +400,73 @@ func TestOutcomeCountsContainers(t *testing.T) {
 	})
 }
 
-// A sidecar that runs again after the main container counts as ended.
-func TestOutcomeRestarts(t *testing.T) {
-	withSecond := func(pod *corev1.Pod) {
+// What counts as the end of a sidecar that the kubelet may start again.
+func TestOutcomeOfExits(t *testing.T) {
+	const open, ended = "Running, Succeeded", "Succeeded, Decided"
+	wants := map[string]map[string]string{ // by status and end
+		"Running main=0@10 proxy=0@11":                             {"": ended, v1alpha1.EndExited: ended, v1alpha1.EndRestarted: ended},
+		"Running main=0@10 proxy=7@11":                             {"": open, v1alpha1.EndExited: ended, v1alpha1.EndRestarted: ended},
+		"Running main=0@10 proxy=CrashLoopBackOff":                 {"": open, v1alpha1.EndExited: open, v1alpha1.EndRestarted: ended},
+		"Running main=0@10 proxy=restarted@11":                     {"": open, v1alpha1.EndExited: open, v1alpha1.EndRestarted: ended},
+		"Running main=0@10 proxy=restarted@10":                     {v1alpha1.EndRestarted: open},
+		"Running main=0@10 proxy=restarted@9":                      {v1alpha1.EndRestarted: open},
+		"Running main=0@10 proxy=running@11":                       {v1alpha1.EndRestarted: open},
+		"Running main=0@10 proxy=restarted":                        {v1alpha1.EndRestarted: open},
+		"Running main=0 proxy=restarted@11":                        {v1alpha1.EndRestarted: open},
+		"Running main=3@10 proxy=restarted@11":                     {v1alpha1.EndRestarted: "Running, Running"},
+		"Running main=restarted@11 proxy=0@10":                     {v1alpha1.EndRestarted: "Running, Running"},
+		"Running main=0@10 proxy=restarted@11 other=running":       {v1alpha1.EndRestarted: open},
+		"Running main=0@10 proxy=restarted@11 init:native=running": {v1alpha1.EndRestarted: open},
+	}
+	with := func(end string, changes ...func(*corev1.Pod)) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			onFailure(pod)
+			if end != "" {
+				pod.Annotations[v1alpha1.AnnotationEnd] = end + "/UID"
+			}
+			for _, change := range changes {
+				change(pod)
+			}
+		}
+	}
+	shown := func(want, end string) string {
+		if end == "" {
+			return want
+		}
+		return want + "; end=" + end
+	}
+	scenarios := map[string]outcomeScenario{}
+	for status, byEnd := range wants {
+		for end, want := range byEnd {
+			scenarios[status+" "+end] = outcomeScenario{pod: with(end), steps: steps{{kubelet(status), shown(want, end)}}}
+		}
+	}
+	second := func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "main:1"})
 	}
-	scenarios := map[string]outcomeScenario{
-		"grace period 60": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(60)) },
-			steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided"}}},
-		"grace period 61": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(61)) },
-			steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Running, Succeeded"}}},
-		"between main containers": {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@15"), "Running, Succeeded"}}},
-		"after main containers":   {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@21"), "Succeeded, Decided"}}},
-		"one without finishedAt":  {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0 proxy=restarted@21"), "Running, Succeeded"}}},
+	grace := func(seconds int64) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &seconds }
 	}
-	for status, want := range map[string]string{
-		"Running main=0@10 proxy=restarted@11":                     "Succeeded, Decided",
-		"Running main=0@10 proxy=restarted@10":                     "Running, Succeeded",
-		"Running main=0@10 proxy=restarted@9":                      "Running, Succeeded",
-		"Running main=0@10 proxy=running@11":                       "Running, Succeeded",
-		"Running main=0@10 proxy=restarted":                        "Running, Succeeded",
-		"Running main=0 proxy=restarted@11":                        "Running, Succeeded",
-		"Running main=3@10 proxy=restarted@11":                     "Running, Running",
-		"Running main=restarted@11 proxy=0@10":                     "Running, Running",
-		"Running main=0@10 proxy=restarted@11 other=running":       "Running, Succeeded",
-		"Running main=0@10 proxy=restarted@11 init:native=running": "Running, Succeeded",
+	ownPolicy := func(pod *corev1.Pod) {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		pod.Spec.Containers[1].RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
+	}
+	for name, s := range map[string]struct {
+		end    string
+		change func(*corev1.Pod)
+		status string
+		want   string
+	}{
+		"grace period 3600":       {v1alpha1.EndRestarted, grace(3600), "Running main=0@10 proxy=restarted@11", ended},
+		"grace period 3601":       {v1alpha1.EndRestarted, grace(3601), "Running main=0@10 proxy=restarted@11", open},
+		"exit, grace period 3601": {v1alpha1.EndRestarted, grace(3601), "Running main=0@10 proxy=7@11", ended},
+		"between main containers": {v1alpha1.EndRestarted, second, "Running main=0@10 second=0@20 proxy=restarted@15", open},
+		"after main containers":   {v1alpha1.EndRestarted, second, "Running main=0@10 second=0@20 proxy=restarted@21", ended},
+		"one without finishedAt":  {v1alpha1.EndRestarted, second, "Running main=0@10 second=0 proxy=restarted@21", open},
+		"container's own policy":  {"", ownPolicy, "Running main=0@10 proxy=0@11", open},
+		"own policy, permitted":   {v1alpha1.EndExited, ownPolicy, "Running main=0@10 proxy=7@11", ended},
 	} {
-		scenarios[status] = outcomeScenario{pod: onFailure, steps: steps{{kubelet(status), want}}}
+		scenarios[name] = outcomeScenario{pod: with(s.end, s.change), steps: steps{{kubelet(s.status), shown(s.want, s.end)}}}
 	}
 	testScenarios(t, scenarios)
 }
@@ -613,6 +650,7 @@ func TestOutcomeCost(t *testing.T) {
 				names, report = append(names, name), append(report, name+state)
 			}
 			pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = strings.Join(names[:tc.ignored], ",") + tc.other + "/UID"
+			pod.Annotations[v1alpha1.AnnotationEnd] = v1alpha1.EndRestarted + "/UID"
 			createMarked(t, c, pod)
 			start := time.Now()
 			status := "Running " + strings.Join(report, " ") + strings.Repeat(" other=0", tc.extra)

@@ -22,6 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
@@ -64,7 +65,7 @@ func newPodCase(tb testing.TB, policies int) podCase {
 		pod: pod,
 		reader: &clusterReader{
 			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
-			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},
+			terminators: []terminator.Terminator{&podphase.Terminator{}, &image.Terminator{}},
 			options: Options{Operator: settings.Operator{Decisions: settings.Decisions{
 				Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 				NodeKindRules: plan.DefaultNodeKindRules(),
@@ -114,7 +115,7 @@ func TestPodEventAllocationsDoNotGrowWithPolicies(t *testing.T) {
 		event := newPodCase(t, policies)
 		return testing.AllocsPerRun(100, func() {
 			decision, err := event.handle(t.Context(), now)
-			if err != nil || len(decision.Actions) != 1 || decision.Actions[0].Mode != v1alpha1.ModeCRR {
+			if err != nil || len(decision.Writes) != 1 || decision.Writes[0].Mode != v1alpha1.ModeCRR {
 				t.Fatalf("decided %+v: %v", decision, err)
 			}
 		})

@@ -26,7 +26,7 @@ type clusterReader struct {
 	live        client.Reader // the API server, without a cache
 	pods        podStore
 	policies    policyLister
-	terminators []Terminator
+	terminators []terminator.Terminator
 	crrServed   func() bool
 	templates   *jobTemplates
 	options     Options

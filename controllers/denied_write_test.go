@@ -193,7 +193,7 @@ func (f *fixture) withoutMarks() *rest.Config {
 func TestFallbackWhenMarkIsDenied(t *testing.T) {
 	const (
 		steps = "denyMarks now status main now now status"
-		trace = "mark WriteRefused mark swap +15s mark +15s WriteRefused"
+		trace = "mark +15s WriteRefused mark swap +15s mark +15s WriteRefused"
 	)
 	b, clock := newTimedBench(t, false)
 	for name, by := range map[string]denier{

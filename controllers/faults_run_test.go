@@ -25,6 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -73,7 +74,7 @@ func (r *run) Since(t time.Time) time.Duration { return r.Now().Sub(t) }
 // crrObserver reads past CRRs from a cache of the test.
 type crrObserver struct {
 	crr.Observer
-	Terminator
+	terminator.Terminator
 }
 
 func (o crrObserver) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {

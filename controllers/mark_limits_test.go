@@ -37,13 +37,15 @@ func (m *marksTest) reconcile(pod *corev1.Pod, policies ...resolve.Policy) plan.
 	snapshot := plan.Snapshot{Pod: pod, View: resolved.resolution.Enforced, Node: plan.NodeReal}
 	m.complete(&snapshot)
 	decision := plan.Next(snapshot, m.clock.Now())
-	if decision.Mark != nil {
-		before := pod.DeepCopy()
-		markedWith(decision.Mark.IgnoredExitCodes...)(pod)
-		m.marked(before, pod)
-		m.written++
+	for _, write := range decision.Writes {
+		if write.Mark != nil {
+			before := pod.DeepCopy()
+			markedWith(write.Mark.IgnoredExitCodes...)(pod)
+			m.marked(before, pod)
+			m.written++
+		}
 	}
-	m.record(resolved, decision, nil)
+	m.record(resolved, decision, executionOf(decision))
 	return decision
 }
 
@@ -147,7 +149,7 @@ func TestMarksOfOneNamespaceHaveRate(t *testing.T) {
 			for name, pod := range map[string]*corev1.Pod{"of another namespace": other, "a first mark": first, "main containers are done": done} {
 				policy := edited
 				policy.Ref.Namespace = pod.Namespace
-				if got := m.reconcile(pod, policy); got.Mark == nil {
+				if got := m.reconcile(pod, policy); len(got.Writes) == 0 {
 					t.Errorf("%s: the mark waits: %+v", name, got)
 				}
 			}

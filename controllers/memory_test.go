@@ -15,7 +15,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -70,7 +69,8 @@ func TestMemoryPerLivePod(t *testing.T) {
 		if len(resolved.policies) != 1 {
 			t.Fatalf("selected by %v", resolved.policies)
 		}
-		states.record(resolved, plan.Decision{Stage: plan.StageWaiting, Mark: &plan.Mark{}}, nil)
+		marking := marking("")
+		states.record(resolved, marking, executionOf(marking))
 	}
 	each := (podtest.ReachableBytes() - before) / pods
 	t.Logf("%d bytes per pod", each)

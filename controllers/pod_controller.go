@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -21,14 +22,10 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// conflictRetry is the requeue delay after a write conflict. The watch usually enqueues the pod sooner.
-const conflictRetry = time.Second
-
 // PodReconciler ends the sidecars of one pod. It alone writes pods and ContainerRecreateRequests.
 type PodReconciler struct {
 	reader      *clusterReader
-	marker      Marker
-	terminators map[v1alpha1.Mode]Terminator
+	terminators map[v1alpha1.Mode]terminator.Terminator
 	states      *podStates
 	options     Options
 }
@@ -67,17 +64,16 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		return ctrl.Result{}, err
 	}
 	r.states.complete(&snapshot)
-	decision, actErr := r.act(ctx, snapshot)
-	r.states.record(resolved, decision, actErr)
+	decision, execution := r.act(ctx, snapshot)
+	r.states.record(resolved, decision, execution)
 	requeueAfter := plan.Soonest(decision.RequeueAfter, r.dryRun(snapshot, resolved))
 	if kept := r.states.forgetFinished(pod, decision); kept && requeueAfter == 0 {
 		requeueAfter = laterLook
 	}
-	priority := requeuePriority(decision)
-	if actErr != nil {
-		return ctrl.Result{Priority: priority}, actErr
+	if execution.err != nil {
+		requeueAfter = 0 // the queue backs off
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter, Priority: priority}, nil
+	return ctrl.Result{RequeueAfter: plan.Soonest(requeueAfter, execution.retryAfter(decision.RequeueAfter)), Priority: requeuePriority(decision)}, execution.err
 }
 
 // requeuePriority is the priority with which the pod is requeued: full once its main containers are done, and otherwise low for a mark that
@@ -106,67 +102,6 @@ func (r *PodReconciler) recoverReconcile(request ctrl.Request, err *error) {
 	}
 }
 
-// act decides and carries the decision out. It returns the decision with the actions that changed something. After a denied
-// write it decides once more without the mode that needs the write.
-func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
-	decision := plan.Next(snapshot, r.options.Clock.Now())
-	err := r.write(ctx, snapshot.Pod, &decision)
-	for denied := denialIn(err); denied != nil && snapshot.Denied[denied.mode] == ""; denied = denialIn(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("The API server denied a write; trying without it", "mode", denied.mode, "cause", denied.cause.Error())
-		snapshot.Denied = withDenial(snapshot.Denied, denied)
-		err = nil
-		// What has been done before the denial may be enough.
-		if len(decision.Actions) > 0 {
-			break
-		}
-		decision = plan.Next(snapshot, r.options.Clock.Now())
-		err = r.write(ctx, snapshot.Pod, &decision)
-	}
-	if decision.Denied = snapshot.Denied; len(decision.Denied) > 0 {
-		// The next write may be accepted although nothing about the pod changes.
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, denialWait(decision, r.options.Clock.Now()))
-	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// The cache was stale. The next reconcile decides on the current pod.
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, conflictRetry)
-		err = nil
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Decided about a pod", "stage", decision.Stage, "reason", decision.Reason,
-		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
-	return decision, err
-}
-
-// write writes the mark, or carries the actions out in order and keeps those that changed something. It stops at the first error,
-// which is a writeError. It requeues the pod at the attempt's timeout, because a CRR may end without a change of the pod.
-func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
-	if decision.Mark != nil {
-		marked, err := r.marker.Mark(ctx, pod, *decision.Mark)
-		if err != nil {
-			decision.Mark = nil
-			return &writeError{v1alpha1.ModePodPhase, err}
-		}
-		r.states.marked(pod, marked)
-		if marked.ResourceVersion == pod.ResourceVersion && decision.RequeueAfter == 0 {
-			// No event follows a write that changed nothing.
-			decision.RequeueAfter = conflictRetry
-		}
-		return nil
-	}
-	planned := decision.Actions
-	decision.Actions = nil
-	for _, action := range planned {
-		changed, err := r.terminators[action.Mode].Terminate(ctx, pod, action)
-		if err != nil {
-			return &writeError{action.Mode, err}
-		}
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, action.Timeout)
-		if changed {
-			decision.Actions = append(decision.Actions, action)
-		}
-	}
-	return nil
-}
-
 // dryRun decides as if the pod's DryRun policies were enforced, reports the decision without carrying it out, and returns its
 // requeue delay.
 func (r *PodReconciler) dryRun(snapshot plan.Snapshot, resolved resolvedPod) time.Duration {
@@ -176,5 +111,8 @@ func (r *PodReconciler) dryRun(snapshot plan.Snapshot, resolved resolvedPod) tim
 	snapshot.View, snapshot.AssumeMarked = *resolved.resolution.DryRun, true
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	r.states.recordDryRun(resolved, decision)
+	if len(decision.Writes) > 0 {
+		return 0 // nothing is written that could time out
+	}
 	return decision.RequeueAfter
 }

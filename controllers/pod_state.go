@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,27 +81,26 @@ func newPodStates(reporter *reporter, clock clock.PassiveClock) *podStates {
 	}
 }
 
-// record updates the pod's state by a decision, whose Actions are those that were carried out, and reports the transitions. After
-// an error of a write the outcome is unknown.
-func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr error) {
+// record updates the pod's state by a decision and what came of its writes, and reports the transitions.
+func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, state := client.ObjectKeyFromObject(resolved.pod), s.update(resolved)
 	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.pod.DeletionTimestamp != nil
-	state.denied = deniedAfter(state.denied, decision)
-	s.recordMark(state, resolved.pod, decision)
+	state.denied = deniedAfter(state.denied, done)
+	s.recordMark(state, resolved.pod, decision, done)
 	if decision.MarkWaits {
 		s.marks.wait(resolved.pod, state, s.clock.Now())
 	}
-	decision.Actions = state.newActions(decision.Actions)
-	s.recordAttempts(state, resolved.pod, decision)
+	began := done.began()
+	s.recordAttempts(state, resolved.pod, decision, began)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)
 	if changed {
 		s.reporter.stageChanged(key, state, decision)
 		state.stage, state.reason = decision.Stage, decision.Reason
 	}
-	s.reporter.decided(resolved.pod, state, decision, changed)
+	s.reporter.decided(resolved.pod, state, decision, len(began) > 0, changed)
 	for _, warning := range resolved.resolution.Warnings {
 		if addTo(&state.warned, warningID(warning)) {
 			s.reporter.event(resolved.pod, corev1.EventTypeWarning, warning.Reason, warning.Message, warning.Policy)
@@ -111,11 +109,11 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
-	if changed || len(decision.Actions) > 0 || len(decision.Failures) > 0 {
+	if changed || len(began) > 0 || len(decision.Failures) > 0 {
 		s.notify(state)
 	}
 	state.known = true
-	state.outcomeUnknown = state.outcomeUnknown || actErr != nil
+	state.outcomeUnknown = state.outcomeUnknown || done.err != nil
 }
 
 // marked counts the mark that the pod has got.
@@ -147,23 +145,17 @@ func (s *podStates) precedesMark(pod *corev1.Pod) bool {
 }
 
 // recordMark records whether the pod ends by its phase. A stale cache takes nothing back.
-func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision) {
+func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision, done execution) {
 	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
-	if decision.Mark != nil {
-		state.endsByPhase, state.substituted = decision.Mark.Phase() != "", len(decision.Substitutions) > 0
+	for _, write := range done.done {
+		if write.Mark != nil {
+			state.endsByPhase, state.substituted = write.Mark.Phase() != "", len(decision.Substitutions) > 0
+		}
 	}
-	for _, action := range decision.Actions {
-		state.endsByPhase = state.endsByPhase || action.Mark != nil
-	}
-}
-
-// newActions drops the repeated end by the phase of a pod, which a stale cache leads to. A pod ends by its phase once.
-func (p *podState) newActions(actions []plan.Action) []plan.Action {
-	return slices.DeleteFunc(actions, func(a plan.Action) bool { return a.Mark != nil && p.mode == a.Mode })
 }
 
 // recordAttempts counts each attempt when it starts. One of mode PodPhase that was marked in advance starts without an action.
-func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision plan.Decision) {
+func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision plan.Decision, began []plan.Write) {
 	byPhase := decision.Tried == v1alpha1.ModePodPhase
 	if byPhase && !endsByPhase(pod, decision) {
 		byPhase, decision.Tried = false, ""
@@ -174,9 +166,9 @@ func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision pl
 	if decision.Tried != "" {
 		state.mode, state.attempt = decision.Tried, decision.TriedNumber
 	}
-	for _, action := range decision.Actions {
-		state.mode, state.attempt = action.Mode, action.Attempt
-		s.reporter.attemptStarted(action.Mode, decision.Reason == v1alpha1.ReasonFallback)
+	for _, write := range began {
+		state.mode, state.attempt = write.Mode, write.Attempt
+		s.reporter.attemptStarted(write.Mode, decision.Reason == v1alpha1.ReasonFallback)
 	}
 }
 
@@ -220,7 +212,7 @@ func (s *podStates) recordDryRun(resolved resolvedPod, decision plan.Decision) {
 		state.dryRunStage = decision.Stage
 		s.notify(state)
 	}
-	if state.dryRunReported || len(decision.Actions) == 0 {
+	if state.dryRunReported || len(decision.Ends()) == 0 {
 		return
 	}
 	state.dryRunReported = true
@@ -298,19 +290,15 @@ func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, ma
 	return state.denied, s.marks.after(pod, state, s.clock.Now())
 }
 
-// deniedAfter returns the denied writes after the decision was carried out. It copies the map, which callers of writes
-// may be reading.
-func deniedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
+// deniedAfter returns the denied writes after an execution. It copies the map, which callers of writes may be reading.
+func deniedAfter(before map[v1alpha1.Mode]string, done execution) map[v1alpha1.Mode]string {
 	after := maps.Clone(before)
 	if after == nil {
 		after = map[v1alpha1.Mode]string{}
 	}
-	maps.Copy(after, decision.Denied)
-	for _, action := range decision.Actions {
-		delete(after, action.Mode)
-	}
-	if decision.Mark != nil {
-		delete(after, v1alpha1.ModePodPhase)
+	maps.Copy(after, done.denied)
+	for _, write := range done.done {
+		delete(after, write.Mode)
 	}
 	if len(after) == 0 {
 		return nil

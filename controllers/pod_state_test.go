@@ -60,6 +60,19 @@ func (st *statesTest) enqueued() map[string]bool {
 
 var mesh = podtest.Policy("mesh", "proxy")
 
+// executed records the decision, whose writes have all changed something.
+func (st *statesTest) executed(resolved resolvedPod, decision plan.Decision) {
+	st.record(resolved, decision, executionOf(decision))
+}
+
+func executionOf(decision plan.Decision) execution {
+	var e execution
+	for _, write := range decision.Writes {
+		e.done = append(e.done, executedWrite{write, true})
+	}
+	return e
+}
+
 // The decisions about a pod, in order.
 func waiting() plan.Decision {
 	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning, Message: "waiting"}
@@ -67,13 +80,17 @@ func waiting() plan.Decision {
 
 // marking is a mark with an end, or with none.
 func marking(end string) plan.Decision {
-	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Message: "marking", Mark: &plan.Mark{End: end}}
+	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Message: "marking", Writes: []plan.Write{markWith(end)}}
+}
+
+func markWith(end string) plan.Write {
+	return plan.Write{Mode: v1alpha1.ModePodPhase, Mark: &plan.Mark{End: end}}
 }
 
 func terminating(mode v1alpha1.Mode) plan.Decision {
 	return plan.Decision{
 		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Message: "ending proxy by mode " + string(mode), MainsDone: podtest.Noon,
-		Actions: []plan.Action{{Mode: mode}},
+		Writes: []plan.Write{{Mode: mode, Containers: []string{"proxy"}}},
 	}
 }
 
@@ -168,7 +185,7 @@ func TestResultsAreCountedOnce(t *testing.T) {
 				if decision.Reason == v1alpha1.ReasonPodDeleted {
 					resolved.pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon))
 				}
-				st.record(resolved, decision, nil)
+				st.executed(resolved, decision)
 			}
 			if tc.gone && (st.left(keyOf(resolved.pod)) != leaving{} || len(st.pods) > 0) {
 				t.Errorf("still held: %v", st.pods)
@@ -192,7 +209,7 @@ func TestResultsAreCountedOnce(t *testing.T) {
 // A pod that ends by its phase leaves the cache, and its containers may still run.
 func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
 	ends := terminating(v1alpha1.ModePodPhase)
-	ends.Actions[0].Mark = &plan.Mark{End: v1alpha1.EndPodPhase}
+	ends.Writes[0].Mark = &plan.Mark{End: v1alpha1.EndPodPhase}
 	marked := func(uid string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
@@ -220,7 +237,9 @@ func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
 			st := newStatesTest(t)
 			pod := podtest.New(tc.change)
 			for _, decision := range tc.decisions {
-				st.record(resolvedPodOf(pod, mesh), decision, tc.err)
+				done := executionOf(decision)
+				done.err = tc.err
+				st.record(resolvedPodOf(pod, mesh), decision, done)
 			}
 			want := leaving{}
 			if tc.want {
@@ -256,7 +275,7 @@ func TestDrainsSince(t *testing.T) {
 				resolved := resolvedPodOf(pod, mesh)
 				snapshot := plan.Snapshot{Pod: pod, View: resolved.resolution.Enforced}
 				st.complete(&snapshot)
-				st.record(resolved, plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, MainsDone: plan.MainsDone(snapshot)}, nil)
+				st.executed(resolved, plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, MainsDone: plan.MainsDone(snapshot)})
 				return snapshot.DrainsSince
 			}
 			if tc.seenRunning {
@@ -286,11 +305,11 @@ func TestFailureCountsForPoliciesOfRunningContainers(t *testing.T) {
 		}
 	})
 	resolved := resolvedPodOf(pod, mesh, logging, tracing)
-	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
+	st.executed(resolved, terminating(v1alpha1.ModeCRR))
 	before := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR"))
 	proxy, agent, tracer := failureOf("proxy", "late"), failureOf("agent", "late"), failureOf("tracer", "late")
-	st.record(resolved, inProgress(v1alpha1.ModeCRR, proxy), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR, proxy, agent, tracer), nil)
+	st.executed(resolved, inProgress(v1alpha1.ModeCRR, proxy))
+	st.executed(resolved, inProgress(v1alpha1.ModeCRR, proxy, agent, tracer))
 	got := map[string]int64{}
 	for _, policy := range []resolve.PolicyRef{mesh.Ref, logging.Ref, tracing.Ref} {
 		got[policy.Name] = st.take(policy).FailedAttempts
@@ -311,17 +330,17 @@ func TestStuckPodsGauge(t *testing.T) {
 		do   func()
 		want float64
 	}{
-		{"one waits", func() { st.record(one, waiting(), nil) }, 0},
-		{"one is stuck", func() { st.record(one, stuck(), nil) }, 1},
-		{"it still is", func() { st.record(one, stuck(), nil) }, 1},
-		{"two is stuck as well", func() { st.record(two, stuck(), nil) }, 2},
-		{"one has ended late", func() { st.record(one, terminated(v1alpha1.ModeCRR), nil) }, 1},
+		{"one waits", func() { st.executed(one, waiting()) }, 0},
+		{"one is stuck", func() { st.executed(one, stuck()) }, 1},
+		{"it still is", func() { st.executed(one, stuck()) }, 1},
+		{"two is stuck as well", func() { st.executed(two, stuck()) }, 2},
+		{"one has ended late", func() { st.executed(one, terminated(v1alpha1.ModeCRR)) }, 1},
 		{"two is no longer declared", func() { st.forget(keyOf(two.pod)) }, 0},
-		{"two is stuck again", func() { st.record(two, stuck(), nil) }, 1},
+		{"two is stuck again", func() { st.executed(two, stuck()) }, 1},
 		{"another pod takes its name", func() {
-			st.record(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting(), nil)
+			st.executed(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting())
 		}, 0},
-		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.left(keyOf(one.pod)) }, 0},
+		{"it is stuck and goes", func() { st.executed(one, stuck()); st.left(keyOf(one.pod)) }, 0},
 	}
 	for _, step := range steps {
 		step.do()
@@ -336,7 +355,7 @@ func TestDecisionEvents(t *testing.T) {
 	fallback := terminating(v1alpha1.ModeImage)
 	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
 	retry := stuck(failure)
-	retry.Actions = []plan.Action{{Mode: v1alpha1.ModeCRR, Attempt: 1}}
+	retry.Writes = []plan.Write{{Mode: v1alpha1.ModeCRR, Containers: []string{"proxy"}, Attempt: 1}}
 	for name, tc := range map[string]struct {
 		decisions []plan.Decision
 		want      []string
@@ -360,7 +379,7 @@ func TestDecisionEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := newStatesTest(t)
 			for _, decision := range tc.decisions {
-				st.record(resolvedPodOf(podtest.New(podtest.MainDone), mesh), decision, nil)
+				st.executed(resolvedPodOf(podtest.New(podtest.MainDone), mesh), decision)
 			}
 			if diff := cmp.Diff(tc.want, st.events.take()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
@@ -384,8 +403,8 @@ func TestWarningIsEmittedOncePerPod(t *testing.T) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
 	}))
 	ignored := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar}
-	st.record(resolved, ignored, nil)
-	st.record(resolved, ignored, nil)
+	st.executed(resolved, ignored)
+	st.executed(resolved, ignored)
 	if got := st.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidEnv batch/job-1: container proxy") {
 		t.Errorf("events: %q", got)
 	}
@@ -414,7 +433,7 @@ func TestPodStateStaysSmallWithManyPolicies(t *testing.T) {
 			continue
 		}
 		resolved := resolvedPodOf(pod, policies...)
-		st.record(resolved, waiting(), nil)
+		st.executed(resolved, waiting())
 		e := st.pods[keyOf(pod)]
 		if len(resolved.resolution.Overrides) != i {
 			t.Errorf("%d policies: %d overrides, want one for each but the first", i+1, len(resolved.resolution.Overrides))
@@ -434,7 +453,7 @@ func TestPodsShareEqualPolicyRefs(t *testing.T) {
 	kept := map[*policyRefs]bool{}
 	for i := range 100 {
 		resolved := resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name = fmt.Sprintf("job-%d", i) }), kinds[i%2]...)
-		st.record(resolved, waiting(), nil)
+		st.executed(resolved, waiting())
 		kept[st.pods[keyOf(resolved.pod)].policyRefs] = true
 	}
 	if len(kept) != len(kinds) {
@@ -489,9 +508,9 @@ func TestPoliciesAreEnqueuedOnChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := newStatesTest(t)
-			st.record(resolvedPodOf(pod, tc.before...), waiting(), nil)
+			st.executed(resolvedPodOf(pod, tc.before...), waiting())
 			st.enqueued()
-			st.record(resolvedPodOf(pod, tc.after...), waiting(), nil)
+			st.executed(resolvedPodOf(pod, tc.after...), waiting())
 			if diff := cmp.Diff(tc.want, st.enqueued()); diff != "" {
 				t.Errorf("enqueued policies (-want +got):\n%s", diff)
 			}
@@ -502,7 +521,7 @@ func TestPoliciesAreEnqueuedOnChanges(t *testing.T) {
 func TestForgottenPodEnqueuesItsPolicies(t *testing.T) {
 	st := newStatesTest(t)
 	resolved := resolvedPodOf(podtest.New(), mesh)
-	st.record(resolved, waiting(), nil)
+	st.executed(resolved, waiting())
 	st.enqueued()
 	st.forget(keyOf(resolved.pod))
 	if diff := cmp.Diff(map[string]bool{"mesh": true}, st.enqueued()); diff != "" {
@@ -535,11 +554,11 @@ func TestUnwrittenTallyIsRestored(t *testing.T) {
 func TestMetricsPassPrometheusLint(t *testing.T) {
 	st := newStatesTest(t)
 	resolved := resolvedPodOf(podtest.New(), mesh)
-	st.record(resolved, waiting(), nil)
+	st.executed(resolved, waiting())
 	st.recordDryRun(resolved, terminating(v1alpha1.ModeCRR))
-	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("proxy", "late")), nil)
-	st.record(resolved, terminated(v1alpha1.ModeCRR), nil)
+	st.executed(resolved, terminating(v1alpha1.ModeCRR))
+	st.executed(resolved, inProgress(v1alpha1.ModeCRR, failureOf("proxy", "late")))
+	st.executed(resolved, terminated(v1alpha1.ModeCRR))
 	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total",
 		"sidecar_termination_attempt_failures_total", "sidecar_termination_dry_run_attempts_total",
 		"sidecar_termination_fallbacks_total", "sidecar_termination_pods_terminated_total",
@@ -558,12 +577,12 @@ func TestOneLogLinePerResult(t *testing.T) {
 	st.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
 	failed := terminating(v1alpha1.ModeImage)
-	failed.Actions[0].Attempt = 1
+	failed.Writes[0].Attempt = 1
 	failed.Failures = []plan.Failure{{Container: "proxy", Mode: v1alpha1.ModeCRR, Message: "too slow"}}
 	outOfModes := plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: "all failed", MainsDone: podtest.Noon, Failures: failed.Failures}
 	ended := plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, MainsDone: podtest.Noon}
 	for _, decision := range []plan.Decision{waiting(), terminating(v1alpha1.ModeCRR), failed, failed, outOfModes, outOfModes, ended, ended} {
-		st.record(resolved, decision, nil)
+		st.executed(resolved, decision)
 	}
 	const pod = `"pod"={"name"="job-1" "namespace"="batch"} "uid"="4a1b" "policy"="SidecarTerminationPolicy/mesh" `
 	want := []string{

@@ -60,10 +60,10 @@ func (r *reporter) event(pod *corev1.Pod, kind string, reason v1alpha1.Reason, n
 	r.recorder.Eventf(regarding, related, kind, string(reason), settings.EventAction, "%s", safetext.Truncate(note, safetext.MaxEventNote))
 }
 
-// decided emits the events of a decision: its actions or, if the pod has just become stuck, that. changed says that the decision
-// changes the pod's reported state.
-func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, changed bool) {
-	acted, stuck, policy := len(decision.Actions) > 0, decision.Stage == plan.StageStuck, state.first()
+// decided emits the events of a decision: that it has begun to end sidecars or, if the pod has just become stuck, that. changed says that
+// the decision changes the pod's reported state.
+func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, acted, changed bool) {
+	stuck, policy := decision.Stage == plan.StageStuck, state.first()
 	switch {
 	case stuck && (acted || changed):
 		r.event(pod, corev1.EventTypeWarning, decision.Reason, decision.Message, policy)
@@ -145,7 +145,8 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 
 // dryRun reports what the pod's DryRun policies would have done.
 func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
-	mode := decision.Actions[len(decision.Actions)-1].Mode
+	ends := decision.Ends()
+	mode := ends[len(ends)-1].Mode
 	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
 	for _, policy := range resolved.policies {
 		if policy.Spec.Enforcement.Acts() || !slices.Contains(resolved.resolution.DryRun.Policies, policy.Ref) {

@@ -170,7 +170,9 @@ var steps = map[string]func(*scripted){
 	"lose": func(s *scripted) {
 		s.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: unanswered{s.policies.client}}
 	},
-	"answer":    func(s *scripted) { s.pods.terminators[v1alpha1.ModePodPhase] = s.pods.marker.(Terminator) },
+	"answer": func(s *scripted) {
+		s.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: s.policies.client}
+	},
 	"break":     func(s *scripted) { s.live.fails = true },
 	"mend":      func(s *scripted) { s.live.fails = false },
 	"denyMarks": func(s *scripted) { s.deny(s.pod, s.by, "pods/status") },
@@ -413,15 +415,15 @@ func TestOutcomeNotDecided(t *testing.T) {
 	const marks = "mark (Running proxy PodPhase) mark (Running proxy) OutcomeNotDecided "
 	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
-			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +1m0s +1m0s"},
+			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +30s +30s"},
 			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+30s mark +30s mark +1m0s"},
 			"installed while stuck":   {"PodPhase alone", "", "now now status main now install later now", marks + "+30s mark +30s (Running proxy Succeeded) mark +1m0s " + decided},
 			"installed while running": {"PodPhase", "", "now now status install report now main", marks + "(Running proxy Running) mark (Running proxy PodPhase Running) " + decided},
 			"installed unnoticed":     {"PodPhase", "", "now now status install main now", marks + "(Running proxy Succeeded) mark +1m0s " + decided},
 		},
 		true: {
-			"CRR":  {"CRR", "", "now now status main now now proxy", "mark (Running proxy) OutcomeNotDecided create +1m0s +1m0s (Failed proxy)"},
-			"Auto": {"Auto", "", "now now status main now now", "mark (Running proxy) OutcomeNotDecided swap +1m0s +1m0s"},
+			"CRR":  {"CRR", "", "now now status main now now proxy", "mark (Running proxy) OutcomeNotDecided create +30s +30s (Failed proxy)"},
+			"Auto": {"Auto", "", "now now status main now now", "mark (Running proxy) OutcomeNotDecided swap +30s +30s"},
 		},
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
@@ -456,7 +458,7 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 			"sidecar runs on":            {"", "main now later later later delete later", "+2s +58s +10m0s +10m0s", 4, "attempts PodPhase, failures PodPhase, terminated PodPhase", "Terminating Stuck"},
 			"main fails":                 {"", "failure proxy now later", "+2s", 1, "", ""},
 			"drain":                      {"drain", "main now later proxy now later", "+5s +1m0s +2s", 1, ended, "Terminating"},
-			"drain, stale cache":         {"drain", "main now stale later now current proxy now later", "+5s +1m0s +1m0s +2s", 1, ended, "Terminating"},
+			"drain, stale cache":         {"drain", "main now stale later now current proxy now later", "+5s +1m0s +1s +2s", 1, ended, "Terminating"},
 			"drain, lost answer":         {"drain", "main now lose later answer proxy now later", "+5s error +2s", 1, ended, "Terminating"},
 			"stale cache lacks the mark": {"", "main unmarked now current proxy now later", "+1s +2s", 1, ended, "Terminating"},
 			"read fails":                 {"", "main proxy now break later mend now", "+2s error", 2, ended, "Terminating"},

@@ -27,6 +27,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -193,15 +194,14 @@ type readers struct {
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
 func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
-	podPhase := &podphase.Terminator{Client: c}
-	terminators := []Terminator{
+	terminators := []terminator.Terminator{
 		&crr.Terminator{Client: c, Server: from.live, Clock: options.Clock, Availability: kruise.crrs},
-		podPhase,
+		&podphase.Terminator{Client: c},
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}
-	byMode := map[v1alpha1.Mode]Terminator{}
-	for _, terminator := range terminators {
-		byMode[terminator.Mode()] = terminator
+	byMode := map[v1alpha1.Mode]terminator.Terminator{}
+	for _, t := range terminators {
+		byMode[t.Mode()] = t
 	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
@@ -210,7 +210,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
-		pods: &PodReconciler{reader: reader, marker: podPhase, terminators: byMode, states: podStates, options: options},
+		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
 			client: c, reader: reader, prePulls: p, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,

@@ -33,13 +33,19 @@ const (
 	OutcomeMainContainers = "MainContainers"
 	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, as in "istio-proxy,vault-agent/UID".
 	AnnotationIgnoredExitCodes = GroupName + "/ignored-exit-codes"
-	// AnnotationEnd says how the pod ends, as in "PodPhase/UID". With EndPodPhase the admission policy sets phase Succeeded as
-	// soon as all containers that count have exited 0. It does the same with EndCRR, once OpenKruise has stopped the sidecars. With
-	// EndFailed the operator has written phase Failed.
+	// AnnotationEnd says when the pod may end, as in "PodPhase/UID". Without a value, the admission policy sets phase Succeeded once all
+	// containers that count have exited 0, and no sidecar can run again.
 	AnnotationEnd = GroupName + "/end"
-	EndPodPhase   = "PodPhase"
-	EndCRR        = "CRR"
-	EndFailed     = "Failed"
+	// EndExited means that a sidecar which has exited counts as ended, although the kubelet would restart it.
+	EndExited = "Exited"
+	// EndRestarted means that in addition, a sidecar counts as ended that waits, or that was restarted after the main containers had ended.
+	EndRestarted = "Restarted"
+	// EndPodPhase means that the pod ends although sidecars run: mode PodPhase ends them.
+	EndPodPhase = "PodPhase"
+	// EndCRR means the same, because OpenKruise has stopped the sidecars.
+	EndCRR = "CRR"
+	// EndFailed means that the operator has written phase Failed.
+	EndFailed = "Failed"
 	// AnnotationMainContainers is what the admission policy has found, as in "Running/UID": one of the values Mains.
 	AnnotationMainContainers = GroupName + "/main-containers"
 	// MainsRunning means that a container whose exit code counts has not exited 0.

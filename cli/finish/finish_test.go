@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			pod := explain.Pod{Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal}
 			decision, dryRun := decide(pod, used.Decisions, tc.sidecars, v1alpha1.ModePodPhase, podtest.Noon.Add(time.Hour))
 			got := decided{Reason: decision.Reason, Hint: hintOf(decision.Reason, dryRun)}
-			for _, action := range decision.Actions {
+			for _, action := range decision.Writes {
 				got.Ends = append(got.Ends, action.Containers...)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -3,6 +3,7 @@
 package finish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
@@ -82,7 +84,7 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 		return nil
 	}
 	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.now())
-	if len(decision.Actions) > 0 {
+	if len(decision.Writes) > 0 {
 		r.describe(decision)
 		return f.act(ctx, pod, decision, r.Message)
 	}
@@ -156,8 +158,8 @@ func hintOf(reason v1alpha1.Reason, inDryRun []string) string {
 
 // act carries the decision out and records it as an event. A missing event is no failure: the pod is finished.
 func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decision, message string) error {
-	for _, action := range decision.Actions {
-		if err := f.terminate(ctx, pod, action); err != nil {
+	for _, write := range decision.Writes {
+		if err := f.execute(ctx, pod, write); err != nil {
 			return err
 		}
 	}
@@ -168,17 +170,19 @@ func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decis
 	return nil
 }
 
-// terminate writes what the operator would write. The answer shows whether the admission policy has set the phase.
-func (f *finisher) terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) error {
-	if action.Mode == v1alpha1.ModeImage {
-		_, err := (&image.Terminator{Client: f.client, Clock: clock.RealClock{}}).Terminate(ctx, pod, action)
-		return err
+// execute writes what the operator would write. The answer to a mark shows whether the admission policy has set the phase.
+func (f *finisher) execute(ctx context.Context, pod *corev1.Pod, write plan.Write) error {
+	var by terminator.Terminator = &podphase.Terminator{Client: f.client}
+	if write.Mode == v1alpha1.ModeImage {
+		by = &image.Terminator{Client: f.client, Clock: clock.RealClock{}}
 	}
-	marked, err := (&podphase.Terminator{Client: f.client}).Mark(ctx, pod, *action.Mark)
+	applied, err := by.Execute(ctx, pod, write)
 	switch {
-	case err != nil || plan.HasTerminalPhase(marked):
-		return err
-	case plan.OutcomeUndecided(marked):
+	case err != nil || applied.Answer != nil:
+		return cmp.Or(err, applied.Answer)
+	case applied.Pod == nil || plan.HasTerminalPhase(applied.Pod):
+		return nil
+	case plan.OutcomeUndecided(applied.Pod):
 		return errors.New("the pod was marked, but its phase did not change: admission policy sidecar-termination-outcome is not installed; " +
 			"see what check says, or use --mode Image")
 	}

@@ -71,10 +71,10 @@ func newResult(mode dryRun) *result {
 // describe describes a decision that is carried out.
 func (r *podResult) describe(decision plan.Decision) {
 	r.Outcome, r.Reason, r.Message = finished, v1alpha1.ReasonFinishedByUser, decision.Message
-	for _, action := range decision.Actions {
-		r.Sidecars = append(r.Sidecars, action.Containers...)
-		if action.Mark != nil {
-			r.Phase = action.Mark.Phase()
+	for _, write := range decision.Writes {
+		r.Sidecars = append(r.Sidecars, write.Containers...)
+		if write.Mark != nil {
+			r.Phase = write.Mark.Phase()
 			r.Message += ", with phase " + string(r.Phase)
 		}
 	}

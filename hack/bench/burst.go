@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -260,20 +262,18 @@ func recordEnds(events <-chan watch.Event, mode v1alpha1.Mode, pods int, at map[
 
 // bareTerminator returns a function that makes the operator's write of the mode, without a decision.
 func bareTerminator(c client.Client, mode v1alpha1.Mode) func(ctx context.Context, pod *corev1.Pod) error {
-	action := plan.Action{
+	write := plan.Write{
 		Mode: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
 		Mark: &plan.Mark{IgnoredExitCodes: []string{sidecar}, End: v1alpha1.EndPodPhase}, Timeout: time.Minute,
 	}
-	terminator := map[v1alpha1.Mode]interface {
-		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
-	}{
+	bare := map[v1alpha1.Mode]terminator.Terminator{
 		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Server: c, Clock: clock.RealClock{}},
 		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c},
 		v1alpha1.ModeImage:    &image.Terminator{Client: c, Clock: clock.RealClock{}},
 	}[mode]
 	return func(ctx context.Context, pod *corev1.Pod) error {
-		_, err := terminator.Terminate(ctx, pod, action)
-		return err
+		applied, err := bare.Execute(ctx, pod, write)
+		return cmp.Or(err, applied.Answer)
 	}
 }
 

@@ -109,8 +109,8 @@ func (x *explainer) checkDryRun() {
 	}
 	snapshot := x.snapshot()
 	snapshot.View, snapshot.AssumeMarked = *x.resolution.DryRun, true
-	if decision := plan.Next(snapshot, x.now); len(decision.Actions) > 0 {
-		x.add(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce the operator would now end %s", plan.DescribeActions(decision.Actions))
+	if decision := plan.Next(snapshot, x.now); len(decision.Ends()) > 0 {
+		x.add(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce the operator would now end %s", plan.DescribeWrites(decision.Ends()))
 	}
 }
 
@@ -134,7 +134,7 @@ func (x *explainer) checkDecision() {
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
 	if d.BackoffLimitRisk {
-		x.backoffLimitRisk(imagesSwapped(d.Actions))
+		x.backoffLimitRisk(imagesSwapped(d.Writes))
 	}
 	for _, failure := range d.Failures {
 		x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message)
@@ -146,9 +146,8 @@ func (x *explainer) checkDecision() {
 
 // overdueBy returns for how long an action has been due.
 func (x *explainer) overdueBy() time.Duration {
-	// The mark of a stuck pod is a repetition, and that of an ignored pod takes its mark back.
-	marking := x.decision.Mark != nil && x.decision.Stage != plan.StageStuck && x.decision.Stage != plan.StageIgnored
-	if len(x.decision.Actions) == 0 && !marking || x.decision.MainsDone.IsZero() || len(x.decision.Failures) > 0 {
+	marking := x.decision.Reason == v1alpha1.ReasonMarking && len(x.decision.Writes) > 0
+	if len(x.decision.Ends()) == 0 && !marking || x.decision.MainsDone.IsZero() || len(x.decision.Failures) > 0 {
 		return 0
 	}
 	since := x.decision.MainsDone

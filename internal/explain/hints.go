@@ -124,7 +124,7 @@ func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path 
 func (x *explainer) adviseFinish(f *Finding, view resolve.View, sidecars ...string) {
 	snapshot := x.snapshot()
 	snapshot.View = view
-	can := func(mode v1alpha1.Mode) bool { return len(plan.Finish(snapshot, mode, x.now).Actions) > 0 }
+	can := func(mode v1alpha1.Mode) bool { return len(plan.Finish(snapshot, mode, x.now).Writes) > 0 }
 	command := fmt.Sprintf("%s finish pod/%s -n %s", settings.PluginName, x.Pod.Pod.Name, x.Pod.Pod.Namespace)
 	if len(sidecars) > 0 {
 		command += " --sidecars " + strings.Join(sidecars, ",")

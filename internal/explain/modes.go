@@ -221,7 +221,7 @@ func severityOf(reason v1alpha1.Reason) Severity {
 }
 
 // imagesSwapped counts the images that the actions swap.
-func imagesSwapped(actions []plan.Action) int {
+func imagesSwapped(actions []plan.Write) int {
 	count := 0
 	for _, action := range actions {
 		count += len(action.Images)

@@ -143,24 +143,24 @@ func (x *explainer) report(report *Report) {
 	d := x.decision
 	report.Stage, report.Reason, report.Message = d.Stage, d.Reason, d.Message
 	report.Planned = d.Stage == plan.StageTerminating && len(plan.AllAttempts(x.snapshot())) == 0
-	if d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback {
-		report.Message = nextStep(d.Actions, report.Planned)
+	if ends := d.Ends(); len(ends) > 0 && (d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback) {
+		report.Message = nextStep(ends, report.Planned)
 	}
 	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
 		report.MainsDoneTime = &metav1.Time{Time: d.MainsDone}
 	}
-	if d.RequeueAfter > 0 && len(d.Actions) == 0 {
+	if d.RequeueAfter > 0 && len(d.Writes) == 0 {
 		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
 	}
 }
 
 // nextStep is the message of a decision to act, which the operator has not carried out yet. The message of the decision itself is
 // for the event that the operator emits when it acts.
-func nextStep(actions []plan.Action, first bool) string {
+func nextStep(ends []plan.Write, first bool) string {
 	if first {
-		return "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeActions(actions)
+		return "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeWrites(ends)
 	}
-	return "main containers are done; next, the operator will end " + plan.DescribeActions(actions)
+	return "main containers are done; next, the operator will end " + plan.DescribeWrites(ends)
 }
 
 func (x *explainer) containers() []Container {

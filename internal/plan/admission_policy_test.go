@@ -114,7 +114,9 @@ func randomMetadata(r *rand.Rand, pod *corev1.Pod) {
 		values []string
 	}{
 		{v1alpha1.AnnotationIgnoredExitCodes, []string{"", "-", "proxy/4a1b", "proxy/4a1b", "proxy,logs/4a1b", "logs/4a1b", "main/4a1b", "proxy", "main/other"}},
-		{v1alpha1.AnnotationEnd, []string{"", "", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b"}},
+		{v1alpha1.AnnotationEnd, []string{
+			"", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b", "Exited/4a1b", "Restarted/4a1b", "Restarted/4a1b", "Restarted/other",
+		}},
 		{v1alpha1.AnnotationMainContainers, []string{"", "", "Running/4a1b", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Succeeded/other"}},
 	} {
 		if value := annotation.values[r.IntN(len(annotation.values))]; value != "" {

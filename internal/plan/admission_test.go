@@ -47,13 +47,16 @@ func decide(old, written *corev1.Pod) *corev1.Pod {
 	if list, found := strings.CutSuffix(believed(v1alpha1.AnnotationIgnoredExitCodes), own("")); found {
 		ignored = strings.Split(list, ",")
 	}
-	end := believed(v1alpha1.AnnotationEnd)
-	ends := (end == own(v1alpha1.EndPodPhase) || end == own(v1alpha1.EndCRR)) && *old.Spec.TerminationGracePeriodSeconds <= 3600
+	end, _ := strings.CutSuffix(believed(v1alpha1.AnnotationEnd), own(""))
+	if believed(v1alpha1.AnnotationEnd) != own(end) {
+		end = ""
+	}
+	ends := (end == v1alpha1.EndPodPhase || end == v1alpha1.EndCRR) && *old.Spec.TerminationGracePeriodSeconds <= 3600
 
 	succeeded := slices.Contains(records, own(v1alpha1.MainsDecided)) || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
 		undisturbed && !restartsByRule(old, ignored) && countingExitedZero(old, written, ignored)
 	decided := old.Status.Phase != corev1.PodFailed && succeeded &&
-		(old.Status.Phase == corev1.PodSucceeded || isIdle(old, written, ignored) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
+		(old.Status.Phase == corev1.PodSucceeded || isIdle(old, written, ignored, end) || written.Status.Phase == corev1.PodFailed || ends && undisturbed)
 
 	found := v1alpha1.MainsRunning
 	switch {
@@ -122,35 +125,43 @@ func countingExitedZero(old, written *corev1.Pod, ignored []string) bool {
 	return len(counting) > 0 && slices.Equal(counting, exited)
 }
 
-// isIdle reports whether every container has a status and none runs, except ignored ones that were restarted after the others had exited.
-func isIdle(old, written *corev1.Pod, ignored []string) bool {
-	counting, exits := 0, []time.Time{}
-	for _, c := range old.Spec.Containers {
-		if !slices.Contains(ignored, c.Name) {
-			counting++
-		}
-	}
-	for _, st := range written.Status.ContainerStatuses {
-		if end := st.State.Terminated; !slices.Contains(ignored, st.Name) && end != nil && !end.FinishedAt.IsZero() {
-			exits = append(exits, end.FinishedAt.Time)
-		}
-	}
-	wasRestarted := func(st corev1.ContainerStatus) bool {
-		return len(exits) == counting && counting > 0 && *old.Spec.TerminationGracePeriodSeconds <= 60 && slices.Contains(ignored, st.Name) &&
-			st.RestartCount > 0 && st.State.Running != nil && st.State.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
-	}
-	var restarted []string
-	for _, st := range written.Status.ContainerStatuses {
-		if wasRestarted(st) {
-			restarted = append(restarted, st.Name)
-		}
-	}
+// isIdle reports whether every container has a status, no container that counts runs, and each sidecar has ended as far as the end permits.
+func isIdle(old, written *corev1.Pod, ignored []string, end string) bool {
+	var counting []string
 	for _, c := range old.Spec.Containers {
 		if !slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name }) {
 			return false
 		}
+		if !slices.Contains(ignored, c.Name) {
+			counting = append(counting, c.Name)
+		}
+	}
+	var exits []time.Time
+	for _, st := range written.Status.ContainerStatuses {
+		if end := st.State.Terminated; slices.Contains(counting, st.Name) && end != nil && !end.FinishedAt.IsZero() {
+			exits = append(exits, end.FinishedAt.Time)
+		}
+	}
+	exitIsFinal := !slices.ContainsFunc(old.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil || c.RestartPolicyRules != nil })
+	hasEnded := func(st corev1.ContainerStatus) bool {
+		restarted := end == v1alpha1.EndRestarted && *old.Spec.TerminationGracePeriodSeconds <= 3600
+		switch state := st.State; {
+		case state.Terminated != nil:
+			final := exitIsFinal && (old.Spec.RestartPolicy == never || state.Terminated.ExitCode == 0)
+			return final || end == v1alpha1.EndExited || end == v1alpha1.EndRestarted
+		case state.Running == nil:
+			return restarted
+		default:
+			return restarted && st.RestartCount > 0 && len(exits) > 0 && len(exits) == len(counting) &&
+				state.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
+		}
 	}
 	runs := func(st corev1.ContainerStatus) bool { return st.State.Running != nil }
 	return !slices.ContainsFunc(written.Status.InitContainerStatuses, runs) &&
-		!slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return runs(st) && !slices.Contains(restarted, st.Name) })
+		!slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+			if slices.Contains(counting, st.Name) {
+				return runs(st)
+			}
+			return !hasEnded(st)
+		})
 }

@@ -59,7 +59,7 @@ func TestAttempts(t *testing.T) {
 		"every mode failed: stuck, and a CRR retry is due":   {ofCRR(attempted(crrAttempt(0, "proxy"))), minute, requeued(stuckAfterFailure, 30*time.Second)},
 		"a failed CRR is retried after 30 s": {
 			ofCRR(attempted(crrAttempt(0, "proxy"))),
-			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Actions: []string{"CRR#1 [proxy] within 1m0s"}},
+			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Writes: []string{"CRR#1 [proxy] within 1m0s"}},
 		},
 		"the retry interval doubles":   {ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))), 150 * time.Second, requeued(stuckAfterFailure, minute)},
 		"the retry interval is capped": {ofCRR(attempted(slices.Repeat([]plan.Attempt{crrAttempt(0, "proxy")}, 8)...)), minute, requeued(stuckAfterFailure, 10*minute)},

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,17 +17,18 @@ func TestDeniedWrite(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
 
 	runScenarios(t, map[string]scenario{
-		"a denied phase falls to the image":                {observed(pod(), oneProxy(), withoutKruise, denying(podPhase)), 0, terminating(swapOfProxy)},
-		"a denied mark: an exit code counts after a CRR":   {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, terminating(swapOfProxy)},
-		"a denied phase of a recorded pod does not matter": {observed(pod(), oneProxy(), denying(podPhase)), 0, terminating(crrOfProxy)},
-		"a denied swap in a failed pod falls to a CRR":     {observed(newPod(never, exited("main", 7), running("proxy")), oneProxy(), denying(image)), 0, terminating(crrOfProxy)},
-		"a denied CRR falls to the phase":                  {observed(pod(), oneProxy(), denying(crr)), 0, terminating(phaseOfProxy)},
-		"a denied declared swap falls to the phase":        {observed(pod(), oneProxy(mode(image)), withoutKruise, denying(image)), 0, fallingBack(phaseOfProxy)},
-		"no usable mode is left if all writes are denied":  {observed(pod(), oneProxy(), withoutKruise, denying(podPhase, image)), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"a denied mode without fallback is stuck":          {observed(pod(), oneProxy(mode(image), noFallback), denying(image)), 0, stuck(v1alpha1.ReasonWriteRefused)},
-		"a missing image is reported before the denial":    {observed(pod(), oneProxy(mode(image), noFallback, noImage), denying(image)), 0, stuck(v1alpha1.ReasonNoQuickExitImage)},
-		"an attempt in progress continues":                 {observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy")), denying(image)), 0, inProgress(minute)},
-		"a failed attempt is reported first":               {observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), denying(podPhase)), minute, stuck(v1alpha1.ReasonStuck)},
+		"a denied phase falls to the image":                {observed(pod(), oneProxy(), withoutKruise, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
+		"a denied mark: an exit code counts after a CRR":   {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
+		"a denied phase of a recorded pod does not matter": {observed(pod(), oneProxy(), denying(podPhase)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
+		"a denied swap in a failed pod falls to a CRR":     {observed(newPod(never, exited("main", 7), running("proxy")), oneProxy(), denying(image)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
+		"a denied CRR falls to the phase":                  {observed(pod(), oneProxy(), denying(crr)), 0, requeued(terminating(phaseOfProxy), 15*time.Second)},
+		"a denied declared swap falls to the phase":        {observed(pod(), oneProxy(mode(image)), withoutKruise, denying(image)), 0, requeued(fallingBack(phaseOfProxy), 15*time.Second)},
+		"no usable mode is left if all writes are denied":  {observed(pod(), oneProxy(), withoutKruise, denying(podPhase, image)), 0, requeued(stuck(v1alpha1.ReasonNoUsableMode), time.Second)},
+		"a denied mode without fallback is stuck":          {observed(pod(), oneProxy(mode(image), noFallback), denying(image)), 0, requeued(stuck(v1alpha1.ReasonWriteRefused), time.Second)},
+		"a missing image is reported before the denial":    {observed(pod(), oneProxy(mode(image), noFallback, noImage), denying(image)), 0, requeued(stuck(v1alpha1.ReasonNoQuickExitImage), time.Second)},
+		"an attempt in progress continues":                 {observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy")), denying(image)), 0, inProgress(15 * time.Second)},
+		"a failed attempt is reported first":               {observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), denying(podPhase)), minute, requeued(stuck(v1alpha1.ReasonStuck), minute)},
+		"a denied mark is tried again while mains run":     {observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked, denying(podPhase)), -minute, waits(v1alpha1.ReasonMainContainersRunning, 10*minute)},
 	})
 }
 

@@ -55,7 +55,7 @@ func TestEveryState(t *testing.T) {
 						decision := plan.Next(s, now)
 						states++
 						seen[decision.Reason]++
-						if len(decision.Actions) > 0 {
+						if len(decision.Writes) > 0 {
 							acted++
 						}
 						problem := checkInvariants(s, now, decision)

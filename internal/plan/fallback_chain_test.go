@@ -63,6 +63,7 @@ func TestFallbackOrder(t *testing.T) {
 				tc.pod = pod()
 			}
 			s := observed(tc.pod, sidecarsOf(declared), tc.changes...)
+			s.MarkedAt = done
 			var options, used []string
 			for _, option := range plan.ModeOptions(s, declared) {
 				if option.Usable() {
@@ -75,7 +76,7 @@ func TestFallbackOrder(t *testing.T) {
 			// Next uses them in this order, if each is denied in turn.
 			denied := map[v1alpha1.Mode]string{}
 			maps.Copy(denied, s.Denied)
-			for actions := plan.Next(s, done).Actions; len(actions) == 1 && denied[actions[0].Mode] == ""; actions = plan.Next(s, done).Actions {
+			for actions := plan.Next(s, done).Writes; len(actions) == 1 && denied[actions[0].Mode] == ""; actions = plan.Next(s, done).Writes {
 				used = append(used, string(actions[0].Mode))
 				denied[actions[0].Mode] = "denied"
 				s.Denied = denied
@@ -168,8 +169,9 @@ func TestWhyNot(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			declared := &tc.snapshot.View.Sidecars[0]
 			declared.Mode, declared.Fallback = tc.mode, v1alpha1.FallbackDisabled
+			tc.snapshot.MarkedAt = done
 			decision := plan.Next(tc.snapshot, done)
-			if decision.Stage != plan.StageStuck || decision.Reason != tc.reason || !strings.Contains(decision.Message, want) || len(decision.Actions) > 0 {
+			if decision.Stage != plan.StageStuck || decision.Reason != tc.reason || !strings.Contains(decision.Message, want) || len(decision.Writes) > 0 {
 				t.Errorf("got %+v: %s", briefly(decision), decision.Message)
 			}
 		})

@@ -30,7 +30,7 @@ func Finish(snapshot Snapshot, mode v1alpha1.Mode, now time.Time) Decision {
 	s.retry = mode == v1alpha1.ModePodPhase
 	decision := s.applyRules()
 	if decision.Stage == StageStuck {
-		decision.Actions = nil
+		decision.Writes, decision.RequeueAfter = nil, 0
 	}
 	return decision
 }

@@ -181,6 +181,7 @@ func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan
 	s := plan.Snapshot{
 		Pod: pod, View: resolve.View{Sidecars: sidecars}, Node: plan.NodeReal,
 		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: time.Hour},
+		MarkedAt:     done,
 	}
 	for _, c := range pod.Spec.Containers {
 		if !slices.ContainsFunc(sidecars, func(t resolve.Sidecar) bool { return t.Container == c.Name }) {
@@ -194,11 +195,20 @@ func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan
 	return s
 }
 
+// mayRestart reports whether the kubelet may restart a container that fails.
+func mayRestart(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == onFailure || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+}
+
 // marked gives the pod its mark and the record that the admission policy makes of it. A pod whose exit codes all count has none.
 func marked(s *plan.Snapshot) {
 	if ignored := ignoredBy(s.View); len(ignored) > 0 {
 		s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
 		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(ignored, ",")+"/"+string(s.Pod.UID))
+		drains := slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Drain > 0 })
+		if mayRestart(s.Pod) && !drains {
+			annotate(s.Pod, v1alpha1.AnnotationEnd, own(v1alpha1.EndRestarted))
+		}
 		annotate(s.Pod, v1alpha1.AnnotationMainContainers, decide(s.Pod, s.Pod).Annotations[v1alpha1.AnnotationMainContainers])
 	}
 }
@@ -351,25 +361,39 @@ func finished(a plan.Attempt, after time.Duration, message string) plan.Attempt 
 	return a
 }
 
-// brief is what tables compare: the decision without its message, and with one line for its mark and for each action.
+// brief is what tables compare: the decision without its message, with one line for a mark that ends nothing and for each other write. The
+// requeue at the timeout of a write is left out.
 type brief struct {
 	Stage   plan.Stage
 	Reason  v1alpha1.Reason
 	Mark    string
-	Actions []string
+	Writes  []string
 	Requeue time.Duration
 	Waits   bool
 }
 
 func briefly(d plan.Decision) brief {
 	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits}
-	if d.Mark != nil {
-		b.Mark = describeMark(*d.Mark)
+	if mark := markOf(d); mark != nil {
+		b.Mark = describeMark(*mark)
 	}
-	for _, action := range d.Actions {
-		b.Actions = append(b.Actions, describe(action))
+	for _, write := range d.Ends() {
+		b.Writes = append(b.Writes, describe(write))
+		if write.Timeout == d.RequeueAfter {
+			b.Requeue = 0
+		}
 	}
 	return b
+}
+
+// markOf returns the decision's mark that ends no sidecar, or nil.
+func markOf(d plan.Decision) *plan.Mark {
+	for _, write := range d.Writes {
+		if write.Mark != nil && len(write.Containers) == 0 {
+			return write.Mark
+		}
+	}
+	return nil
 }
 
 // The first action of each mode on the sidecar of finishedMain.
@@ -403,11 +427,11 @@ func inProgress(requeue time.Duration) brief {
 }
 
 func terminating(actions ...string) brief {
-	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: actions}
+	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Writes: actions}
 }
 
 func fallingBack(actions ...string) brief {
-	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonFallback, Actions: actions}
+	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonFallback, Writes: actions}
 }
 
 func requeued(b brief, after time.Duration) brief {
@@ -431,7 +455,7 @@ func describeMark(m plan.Mark) string {
 }
 
 // describe formats an action as a line with its containers and timeout.
-func describe(a plan.Action) string {
+func describe(a plan.Write) string {
 	line := fmt.Sprintf("%s#%d", a.Mode, a.Attempt)
 	if a.Mark != nil {
 		line += "=" + string(a.Mark.Phase())

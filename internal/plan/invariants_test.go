@@ -45,7 +45,7 @@ func givesReason(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	mayRunAgain := func(name string) bool { return mayRun(s.Pod, name) }
 	switch {
-	case len(d.Actions) == 0:
+	case len(d.Ends()) == 0:
 	case len(s.View.Mains) == 0, mustIgnore(s.Pod), s.Pod.DeletionTimestamp != nil, !isTerminal(s.Pod) && isDisturbed(s.Pod):
 		return "an action on a pod that the operator must ignore"
 	case s.Node == plan.NodeUnknown:
@@ -74,10 +74,10 @@ func isDisturbed(pod *corev1.Pod) bool {
 // namesOnlyOpenSidecars: no action names a main container, a sidecar that has ended, or one that still drains. A CRR names no
 // container that has never started.
 func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if d.Stage == plan.StageTerminated && len(d.Actions) > 0 {
+	if d.Stage == plan.StageTerminated && len(d.Ends()) > 0 {
 		return "an action when every sidecar has ended"
 	}
-	for _, action := range d.Actions {
+	for _, action := range d.Ends() {
 		names := action.Containers
 		if len(names) == 0 || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
 			return fmt.Sprintf("an action on no container, or out of order: %v", names)
@@ -86,7 +86,7 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 			return fmt.Sprintf("an action on what is no sidecar: %v", names)
 		}
 	}
-	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		name := sidecar.Container
 		switch {
 		case drains(s, now, d, sidecar):
@@ -132,11 +132,11 @@ func runsQuickExit(pod *corev1.Pod, sidecar resolve.Sidecar) bool {
 // keepsOneLiveAttempt: no action begins an attempt on a container while another attempt may still end it. A mark and an action are
 // never part of one decision.
 func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if d.Mark != nil && len(d.Actions) > 0 {
-		return "a mark together with an action"
+	if mark := markOf(d); mark != nil && len(d.Writes) > 1 && !permitsExits(*mark) {
+		return "a mark together with another write"
 	}
 	named := map[string]bool{}
-	for _, action := range d.Actions {
+	for _, action := range d.Ends() {
 		for _, a := range s.Attempts {
 			spent := slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
 			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent {
@@ -151,7 +151,7 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 			}
 		}
 	}
-	return eachSidecar(s, d, func(_ plan.Action, sidecar resolve.Sidecar) string {
+	return eachSidecar(s, d, func(_ plan.Write, sidecar resolve.Sidecar) string {
 		if named[sidecar.Container] {
 			return "it is named twice"
 		}
@@ -166,12 +166,9 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 // marksOf are all marks of a decision.
 func marksOf(d plan.Decision) []plan.Mark {
 	var all []plan.Mark
-	if d.Mark != nil {
-		all = append(all, *d.Mark)
-	}
-	for _, action := range d.Actions {
-		if action.Mark != nil {
-			all = append(all, *action.Mark)
+	for _, write := range d.Writes {
+		if write.Mark != nil {
+			all = append(all, *write.Mark)
 		}
 	}
 	return all
@@ -182,16 +179,16 @@ func marksOf(d plan.Decision) []plan.Mark {
 // prediction, before its time, or after the record, except once OpenKruise has stopped the sidecars. An empty mark is taken back from a pod
 // without a sidecar or a main container.
 func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	marks := marksOf(d)
+	marks, mark := marksOf(d), markOf(d)
 	_, denied := s.Denied[podPhase]
 	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
 	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
-	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && d.Mark.End != v1alpha1.EndCRR || now.Before(s.MarkAfter))
+	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(*mark) || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
 		return "a mark of a pod that must not be marked"
 	case undeclared:
-		if len(marks) > 0 && (len(d.Actions) > 0 || !isMarked(s.Pod) || !cmp.Equal(*d.Mark, plan.Mark{})) {
+		if len(marks) > 0 && (len(d.Ends()) > 0 || !isMarked(s.Pod) || !cmp.Equal(*mark, plan.Mark{})) {
 			return "a pod without a sidecar or a main container is marked"
 		}
 	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignoredBy(s.View)) }):
@@ -201,22 +198,50 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 }
 
 // marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
-// phase can end every sidecar at once. Later it keeps that end, or none. It never writes phase Failed.
-func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// phase can end every sidecar at once. Later it keeps the end, or none. It never writes phase Failed. It permits ends by exits that the
+// kubelet follows by a restart only if no sidecar drains, and those of a restarted sidecar only if the phase can end it.
+func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	cannotEnd := func(sidecar resolve.Sidecar) bool {
 		return sidecar.Drain > 0 || sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) ||
 			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled
 	}
-	over := !d.MainsDone.IsZero() || hasFailed(s)
+	current := ownValue(s.Pod, v1alpha1.AnnotationEnd)
+	if current != v1alpha1.EndPodPhase && current != v1alpha1.EndExited && current != v1alpha1.EndRestarted {
+		current = ""
+	}
+	mark, over := markOf(d), !d.MainsDone.IsZero() || hasFailed(s)
 	switch {
-	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, d.Mark == nil, d.Mark.End == v1alpha1.EndCRR:
-	case d.Mark.End != "" && d.Mark.End != v1alpha1.EndPodPhase:
-		return "the mark ends the pod by " + d.Mark.End
-	case over && (d.Mark.End != "") != (endOf(s.Pod) == v1alpha1.EndPodPhase):
+	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR:
+	case mark.End == current && isMarked(s.Pod):
+	case permitsExits(*mark):
+		return permitsTooMuch(s, now, d, mark.End == v1alpha1.EndRestarted)
+	case mark.End != "" && mark.End != v1alpha1.EndPodPhase:
+		return "the mark ends the pod by " + mark.End
+	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod)):
 		return "the mark changes the end"
-	case over, d.Mark.End == "":
+	case over, mark.End == "":
 	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):
 		return "the phase is marked in advance on an unknown node, without a decision, or although it cannot end a sidecar"
+	}
+	return ""
+}
+
+// permitsExits reports whether the mark permits ends by exits that the kubelet follows by a restart.
+func permitsExits(mark plan.Mark) bool {
+	return mark.End == v1alpha1.EndExited || mark.End == v1alpha1.EndRestarted
+}
+
+func permitsTooMuch(s plan.Snapshot, now time.Time, d plan.Decision, restarted bool) string {
+	for _, sidecar := range s.View.Sidecars {
+		switch {
+		case sidecar.Drain > 0 && (d.MainsDone.IsZero() || drains(s, now, d, sidecar)):
+			return "the mark permits ends although a sidecar drains"
+		case restarted && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown || isUndecided(s.Pod)):
+			return "the mark permits the end of a restarted sidecar that the phase cannot end"
+		}
+	}
+	if !mayRestart(s.Pod) {
+		return "the mark permits ends that need no permission"
 	}
 	return ""
 }
@@ -224,7 +249,8 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // marksStoppedOnly: a mark says once that OpenKruise has stopped the sidecars of a recorded pod. A CRR says so of each that has not
 // ended, and the phase may end all of them.
 func marksStoppedOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	if d.Mark == nil || d.Mark.End != v1alpha1.EndCRR {
+	mark := markOf(d)
+	if mark == nil || mark.End != v1alpha1.EndCRR {
 		return ""
 	}
 	runsOn := func(sidecar resolve.Sidecar) bool {
@@ -233,7 +259,7 @@ func marksStoppedOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 			return a.Stopped && covered
 		}))
 	}
-	if !isRecorded(s.Pod) || d.Mark.Succeeded || ownValue(s.Pod, v1alpha1.AnnotationEnd) != "" || slices.ContainsFunc(s.View.Sidecars, runsOn) {
+	if !isRecorded(s.Pod) || mark.Succeeded || endOf(s.Pod) != "" || ownValue(s.Pod, v1alpha1.AnnotationEnd) == v1alpha1.EndCRR || slices.ContainsFunc(s.View.Sidecars, runsOn) {
 		return "a mark says that sidecars have stopped which may run"
 	}
 	return ""
@@ -248,7 +274,7 @@ func recordsOnlySuccess(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	}
 	ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
 	tooEarly := func(sidecar resolve.Sidecar) bool {
-		counts := sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || d.Mark != nil && restartsAll(s.Pod, sidecar.Container)
+		counts := sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || markOf(d) != nil && restartsAll(s.Pod, sidecar.Container)
 		return counts && mayRun(s.Pod, sidecar.Container)
 	}
 	if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() || slices.ContainsFunc(s.View.Sidecars, tooEarly) {
@@ -272,7 +298,7 @@ func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	mustWait := func(sidecar resolve.Sidecar) bool {
 		return mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || drains(s, now, d, sidecar))
 	}
-	for _, action := range d.Actions {
+	for _, action := range d.Ends() {
 		switch {
 		case (action.Mark != nil) != (action.Mode == podPhase):
 			return "a mark in another mode, or none"
@@ -291,8 +317,8 @@ func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
 }
 
 // eachSidecar checks each sidecar that an action names.
-func eachSidecar(s plan.Snapshot, d plan.Decision, check func(plan.Action, resolve.Sidecar) string) string {
-	for _, action := range d.Actions {
+func eachSidecar(s plan.Snapshot, d plan.Decision, check func(plan.Write, resolve.Sidecar) string) string {
+	for _, action := range d.Ends() {
 		for _, name := range action.Containers {
 			if problem := check(action, *s.View.Sidecar(name)); problem != "" {
 				return fmt.Sprintf("%s ends %s: %s", action.Mode, name, problem)
@@ -306,7 +332,7 @@ func eachSidecar(s plan.Snapshot, d plan.Decision, check func(plan.Action, resol
 // by the operator's flag, a resource claim or a failed main container, it ends only sidecars that declare it or cannot be swapped.
 func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	lastResort := s.Capabilities.PodPhase == plan.PodPhaseLastResort || len(s.Pod.Spec.ResourceClaims) > 0 || hasFailed(s)
-	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		switch {
 		case action.Mode == podPhase && !mayEndByPhase(s, sidecar):
 			return "against the operator's limits"
@@ -323,7 +349,7 @@ func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string
 // The exception is a declared CRR.
 func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	counts := hasFailed(s) || isUndecided(s.Pod) || !isMarked(s.Pod) && !s.AssumeMarked
-	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		if counts && action.Mode == crr && sidecar.Mode != crr && sidecar.ExitCodePolicy == v1alpha1.ExitCodePolicyIgnore && canSwap(s, sidecar) {
 			return "it can be swapped, and its exit code would count"
 		}
@@ -333,7 +359,7 @@ func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) stri
 
 // skipsUnknownSettings: no action may contradict a setting whose value this version does not know.
 func skipsUnknownSettings(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		known := sidecar.Fallback == v1alpha1.FallbackEnabled || sidecar.Fallback == v1alpha1.FallbackDisabled
 		switch {
 		case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
@@ -349,7 +375,7 @@ func skipsUnknownSettings(s plan.Snapshot, _ time.Time, d plan.Decision) string 
 
 // skipsDeniedModes: no action uses a mode whose last write was denied, and there is no action if the records are corrupt.
 func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	for _, action := range d.Actions {
+	for _, action := range d.Ends() {
 		if _, denied := s.Denied[action.Mode]; denied || s.InvalidAnnotation != "" {
 			return fmt.Sprintf("an action of mode %s, which was denied or has corrupt records", action.Mode)
 		}
@@ -368,9 +394,9 @@ func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	switch {
 	case d.RequeueAfter < 0:
 		return "a time in the past"
-	case d.MarkWaits && (d.Mark != nil || d.RequeueAfter == 0 || now.Add(d.RequeueAfter).After(s.MarkAfter)):
+	case d.MarkWaits && (markOf(d) != nil || d.RequeueAfter == 0 || now.Add(d.RequeueAfter).After(s.MarkAfter)):
 		return "a mark waits, and nothing will wake the pod in time"
-	case d.RequeueAfter > 0 || len(d.Actions) > 0:
+	case d.RequeueAfter > 0 || len(d.Ends()) > 0:
 	case d.Reason == v1alpha1.ReasonDraining, d.Reason == v1alpha1.ReasonAttemptInProgress:
 		return "nothing will wake the pod"
 	case d.Stage == plan.StageStuck && mayMarkAgain:
@@ -415,7 +441,7 @@ func brokenByFinish(s plan.Snapshot, now time.Time) string {
 				broken = append(broken, string(wanted)+": "+problem)
 			}
 		}
-		if slices.ContainsFunc(decision.Actions, func(a plan.Action) bool { return a.Mode != wanted }) || decision.Mark != nil {
+		if slices.ContainsFunc(decision.Writes, func(a plan.Write) bool { return a.Mode != wanted }) {
 			broken = append(broken, string(wanted)+": another mode")
 		}
 	}

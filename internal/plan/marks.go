@@ -16,7 +16,7 @@ import (
 type Mark struct {
 	// IgnoredExitCodes are the containers whose exit codes do not count, sorted by name.
 	IgnoredExitCodes []string
-	// End is v1alpha1.EndPodPhase, EndCRR, EndFailed or empty.
+	// End is a value of v1alpha1.AnnotationEnd, without the pod's UID, or empty.
 	End string
 	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
 	Succeeded bool
@@ -91,6 +91,15 @@ func ParseIgnoredExitCodes(value string, uid types.UID) []string {
 // endOf returns how the pod ends by its phase: v1alpha1.EndPodPhase, EndFailed or "".
 func endOf(pod *corev1.Pod) string {
 	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
+		return end
+	}
+	return ""
+}
+
+// markedInAdvance returns the end that a mark in advance has given the pod: v1alpha1.EndPodPhase, EndExited, EndRestarted or "".
+func markedInAdvance(pod *corev1.Pod) string {
+	switch end := ownValue(pod, v1alpha1.AnnotationEnd); end {
+	case v1alpha1.EndPodPhase, v1alpha1.EndExited, v1alpha1.EndRestarted:
 		return end
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // TestMarks covers when a pod is marked, and with which containers.
@@ -37,16 +38,16 @@ func TestMarks(t *testing.T) {
 		"all sidecars have Respect":      {observed(pod(), oneProxy(respect)), 0, waiting},
 		"unknown exit codes":             {observed(pod(), oneProxy(unknownExitCodes)), 0, waiting},
 		"predictions":                    {observed(pod(), oneProxy(), unmarked, assumeMarked), 0, waiting},
-		"the mark was denied":            {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, waiting},
-		"another write was denied":       {observed(pod(), oneProxy(), unmarked, denying(image)), 0, marking("[proxy]")},
+		"the mark was denied":            {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, requeued(waiting, 10*minute)},
+		"another write was denied":       {observed(pod(), oneProxy(), unmarked, denying(image)), 0, requeued(marking("[proxy]"), 10*minute)},
 		"a mark that must wait":          {observed(pod(), oneProxy(), unmarked, markAfter(1)), 0, markWaits(waiting, 1)},
 		"a mark that has waited":         {observed(pod(), oneProxy(), unmarked, markAfter(minute)), minute, marking("[proxy]")},
-		"it waits, and is denied":        {observed(pod(), oneProxy(), unmarked, markAfter(1), denying(podPhase)), 0, waiting},
+		"it waits, and is denied":        {observed(pod(), oneProxy(), unmarked, markAfter(1), denying(podPhase)), 0, requeued(waiting, 10*minute)},
 		"no mark to wait for":            {observed(pod(), oneProxy(), markAfter(1)), 0, waiting},
 		"it waits, mains are done":       {observed(finishedMain(never), oneProxy(), unmarked, markAfter(10*time.Second)), 0, markWaits(terminating(swapOfProxy), 10*time.Second)},
 		"an outdated mark waits":         {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour)), 0, markWaits(waits(v1alpha1.ReasonMarking, 0), 5*minute)},
-		"sidecars wait 5 min at most":    {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour)), 5 * minute, markWaits(terminating(crrOfProxy), 55*minute)},
-		"an outdated mark is denied":     {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour), denying(podPhase)), 0, terminating(crrOfProxy)},
+		"sidecars wait 5 min at most":    {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour)), 5 * minute, markWaits(terminating(crrOfProxy), 0)},
+		"an outdated mark is denied":     {observed(finishedMain(never), oneProxy(), outdated, markAfter(time.Hour), denying(podPhase)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
 		"the mark of another pod's copy": {observed(pod(), oneProxy(), withoutKruise, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, marking("[proxy] PodPhase")},
 		"a sidecar is declared later":    {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy")), listing("proxy")), 0, marking("[logs proxy]")},
 		"exit codes now count":           {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), listing("logs,proxy")), 0, marking("[logs]")},
@@ -133,12 +134,12 @@ func TestMarkOfStoppedSidecars(t *testing.T) {
 		"another has ended":     {observed(finishedMain(never, exited("logs", 0), running("proxy")), two, ofProxy), 0, marked("[logs proxy]")},
 		"came back":             {observed(finishedMain(onFailure, running("proxy").restarted(1)), oneProxy(), ofProxy), 0, fallingBack(phaseOfProxy)},
 		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, inProgress(minute)},
-		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, inProgress(minute)},
+		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, inProgress(30 * time.Second)},
 		"waits":                 {of(markAfter(10 * time.Second)), 0, markWaits(inProgress(minute), 10*time.Second)},
 		"needs no mark to wait": {of(markAfter(10*time.Second), withClaim), 0, inProgress(minute)},
 		"resource claims":       {of(withClaim), 0, inProgress(minute)},
 		"PodPhase disabled":     {of(withoutPodPhase), 0, inProgress(minute)},
-		"PodPhase denied":       {of(denying(podPhase)), 0, inProgress(minute)},
+		"PodPhase denied":       {of(denying(podPhase)), 0, inProgress(15 * time.Second)},
 		"long grace period":     {of(grace(2 * time.Hour)), 0, inProgress(2*time.Hour + 30*time.Second)},
 		"a main has failed":     {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(mode(crr)), ofProxy), 0, inProgress(minute)},
 		"exit codes that count": {observed(finishedMain(never), oneProxy(respect), ofProxy), 0, inProgress(minute)},
@@ -161,30 +162,30 @@ func TestRecordByOperator(t *testing.T) {
 			s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}
 		}
 	}
-	const recorded = "[proxy] recorded"
+	const recorded = "[proxy] Restarted recorded"
 
 	runScenarios(t, map[string]scenario{
 		"a main with a rule has succeeded": {observed(withRule(), oneProxy()), 0, marking(recorded)},
-		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy]")},
+		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy] Restarted")},
 		"marked to end in advance":         {observed(withRule(), oneProxy(), ending(v1alpha1.EndPodPhase), withoutKruise), 0, marking("[proxy] PodPhase recorded")},
 		"once recorded, sidecars end":      {observed(withRule(), oneProxy(), record(v1alpha1.MainsSucceeded)), 0, terminating(crrOfProxy)},
 		"not while a main runs":            {observed(newPod(never, running("main").restarting(ownNever, restartOn42), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"not while a rule restarts a main": {observed(pod(42, running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"not after a main has failed":      {observed(pod(3, running("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
-		"not of a pod without rules":       {observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning)), 0, terminating(crrOfProxy)},
+		"not of a pod without rules":       {observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning)), 0, requeued(terminating(crrOfProxy), 30*time.Second)},
 		"not of a disrupted pod":           {observed(withRule(), oneProxy(), condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"not of a deleted pod":             {observed(withRule(), oneProxy(), beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
 		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline(60)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"before the pod's deadline":        {observed(withRule(), oneProxy(), deadline(61)), 0, marking(recorded)},
-		"not without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, terminating(swapOfProxy)},
+		"not without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, requeued(terminating(swapOfProxy), 30*time.Second)},
 		"the sidecar has a rule":           {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
 		"an init container has a rule": {
 			observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning), func(s *plan.Snapshot) {
 				s.Pod.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicyRules: []corev1.ContainerRestartRule{restartOn42}}}
-			}), 0, marking(recorded),
+			}), 0, marking("[proxy] recorded"),
 		},
 		"an old kubelet restarts no container Always":      {observed(newPod(never, exited("main", 0).restarting(ownAlways), running("proxy")), oneProxy(), oldKubelet), 0, marking(recorded)},
-		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, terminating(crrOfProxy)},
+		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, requeued(terminating(crrOfProxy), 30*time.Second)},
 		"a respected sidecar runs":                         {observed(pod(0, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating("CRR#0 [logs proxy] within 1m30s")},
 		"a respected sidecar has succeeded":                {observed(pod(0, exited("logs", 0), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, marking(recorded)},
 		"a respected sidecar has failed":                   {observed(pod(0, exited("logs", 7), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating(swapOfProxy)},
@@ -198,7 +199,7 @@ func TestRecordByOperator(t *testing.T) {
 		},
 		"an ended sidecar does not restart all": {
 			observed(finishedMain(never, exited("logs", 0).restarting(ownNever, restartAll), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
-			0, marking("[logs proxy] recorded"),
+			0, marking("[logs proxy] Restarted recorded"),
 		},
 		"a respected sidecar with Always restarts": {
 			observed(newPod(never, exited("main", 0), exited("logs", 0).restarting(ownAlways), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
@@ -249,12 +250,15 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestMarkAgain covers stuck pods whose outcome the admission policy does not decide: it may have been installed since.
+// TestMarkAgain covers pods whose outcome the admission policy has not decided: it may have been installed since.
 func TestMarkAgain(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
 	noMode := stuck(v1alpha1.ReasonNoUsableMode)
 	again := noMode
 	again.Mark = "[proxy]"
+	disruptionTakenBack := func(s *plan.Snapshot) {
+		s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}}
+	}
 	onlyPhase := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
 		return observed(pod(), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, undecided, markedAt(0)}, changes...)...)
 	}
@@ -266,13 +270,19 @@ func TestMarkAgain(t *testing.T) {
 		"the interval has a limit":      {onlyPhase(markedAt(time.Hour)), time.Hour + minute, requeued(noMode, 9*minute)},
 		"for as long as it is stuck":    {onlyPhase(markedAt(time.Hour)), 2 * time.Hour, requeued(again, 10*minute)},
 		"not faster than it may":        {onlyPhase(markAfter(minute)), 50 * time.Second, markWaits(noMode, 10*time.Second)},
-		"not if marks are denied":       {onlyPhase(denying(podPhase)), time.Hour, noMode},
+		"not if marks are denied":       {onlyPhase(denying(podPhase)), time.Hour, requeued(noMode, minute)},
 		"not in predictions":            {onlyPhase(assumeMarked), time.Hour, noMode},
-		"not if the policy has decided": {onlyPhase(record(v1alpha1.MainsRunning), withoutPodPhase), time.Hour, noMode},
-		"not while a mode is in use":    {observed(pod(), oneProxy(), undecided, attempted(swap("proxy"))), 0, inProgress(minute)},
-		"not together with an action": {
+		"if the policy was away":        {onlyPhase(record(v1alpha1.MainsRunning)), time.Hour, requeued(again, 10*minute)},
+		"if a disruption is taken back": {onlyPhase(record(v1alpha1.MainsRunning), disruptionTakenBack), time.Hour, requeued(again, 10*minute)},
+		"not of a disrupted pod":        {onlyPhase(record(v1alpha1.MainsRunning), condition(corev1.DisruptionTarget)), time.Hour, ignored(v1alpha1.ReasonPodDisrupted)},
+		"not of a recorded pod":         {onlyPhase(record(v1alpha1.MainsSucceeded), withoutPodPhase), time.Hour, noMode},
+		"while a mode is in use": {
+			observed(pod(), oneProxy(), undecided, attempted(swap("proxy"))), 30 * time.Second,
+			brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Mark: "[proxy]", Requeue: 30 * time.Second},
+		},
+		"before other writes": {
 			observed(finishedMain(never, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", noImage, mode(podPhase), noFallback), sidecar("proxy")), undecided),
-			time.Hour, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonOutcomeNotDecided, Actions: []string{swapOfProxy}},
+			time.Hour, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonOutcomeNotDecided, Mark: "[logs proxy]", Requeue: 10 * time.Millisecond},
 		},
 		"after a restart of the operator": {onlyPhase(func(s *plan.Snapshot) { s.MarkedAt = time.Time{} }), 0, requeued(again, 30*time.Second)},
 	})
@@ -299,7 +309,7 @@ func TestUnmark(t *testing.T) {
 		"no answer of the policy":    {of(declareAll, undecided), 0, unmarks(noMain)},
 		"marked to end":              {of(ending(v1alpha1.EndPodPhase)), 0, unmarks(noSidecar)},
 		"must wait":                  {of(markAfter(minute)), 0, markWaits(noSidecar, minute)},
-		"denied":                     {of(denying(podPhase)), 0, noSidecar},
+		"denied":                     {of(denying(podPhase)), 0, requeued(noSidecar, 10*minute)},
 		"not marked":                 {of(unmarked), 0, noSidecar},
 		"in predictions":             {of(assumeMarked), 0, noSidecar},
 		"recorded":                   {of(record(v1alpha1.MainsSucceeded)), 0, noSidecar},
@@ -315,9 +325,61 @@ func TestMarksAreCorrectedForever(t *testing.T) {
 	for step := range 100 {
 		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, "logs,proxy")
 		now := done.Add(time.Duration(step) * minute)
-		if got := plan.Next(s, now); got.Mark == nil {
+		if got := plan.Next(s, now); markOf(got) == nil {
 			t.Fatalf("minute %d: the mark that lets a failed sidecar succeed is not corrected: %+v", step, briefly(got))
 		}
 		s.MarkedAt, s.MarkAfter = now, now.Add(minute)
+	}
+}
+
+// TestMarkPermitsEnd covers writes of a kubelet after the main container has exited 0: the admission policy ends a pod whose sidecar may run
+// again only where mode PodPhase could end it, and not while it drains.
+func TestMarkPermitsEnd(t *testing.T) {
+	restarted := func(name string) container {
+		c := running(name).restarted(1)
+		c.status.State.Running.StartedAt = metav1.NewTime(done.Add(5 * time.Second))
+		return c
+	}
+	longDrain := drain(300 * time.Second)
+	for name, tc := range map[string]struct {
+		sidecar resolve.Sidecar
+		changes []func(*plan.Snapshot)
+		becomes container
+		want    bool
+	}{
+		"exits for good":                     {sidecar("proxy", longDrain), nil, exited("proxy", 0), true},
+		"fails":                              {sidecar("proxy"), nil, exited("proxy", 143), true},
+		"fails, drains":                      {sidecar("proxy", longDrain), nil, exited("proxy", 1), false},
+		"fails, virtual node":                {sidecar("proxy"), []func(*plan.Snapshot){onVirtualNode}, exited("proxy", 143), true},
+		"is restarted":                       {sidecar("proxy", byPolicy), nil, restarted("proxy"), true},
+		"is restarted, drains":               {sidecar("proxy", longDrain), nil, restarted("proxy"), false},
+		"is restarted, virtual node":         {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, restarted("proxy"), false},
+		"is restarted, PodPhase is disabled": {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withoutPodPhase}, restarted("proxy"), false},
+		"is restarted, 600 s of grace":       {sidecar("proxy", byPolicy), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted("proxy"), true},
+		"is restarted, 600 s by variable":    {sidecar("proxy"), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted("proxy"), false},
+		"is restarted, resource claims":      {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withClaim}, restarted("proxy"), false},
+		"waits to be restarted":              {sidecar("proxy", byPolicy), nil, crashLooping("proxy"), true},
+		"waits to be restarted, drains":      {sidecar("proxy", longDrain), nil, crashLooping("proxy"), false},
+		"is being created, drains":           {sidecar("proxy", longDrain), nil, creating("proxy"), false},
+		"is being created, virtual node":     {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, creating("proxy"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := observed(newPod(onFailure, running("main"), running("proxy")), sidecarsOf(tc.sidecar), append(tc.changes, unmarked)...)
+			write := plan.Next(s, done.Add(-minute)).Writes[0]
+			if write.Mark.End == v1alpha1.EndPodPhase {
+				t.Fatal("the pod ends at once")
+			}
+			pod := s.Pod.DeepCopy()
+			pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+			for key, value := range write.Mark.Annotations(s.Pod) {
+				annotate(pod, key, value)
+			}
+			pod = decide(s.Pod, pod)
+			report := pod.DeepCopy()
+			report.Status.ContainerStatuses = []corev1.ContainerStatus{exited("main", 0).status, tc.becomes.status}
+			if got := decide(pod, report); isTerminal(got) != tc.want {
+				t.Errorf("phase %s after mark %s, want an end: %t", got.Status.Phase, describeMark(*write.Mark), tc.want)
+			}
+		})
 	}
 }

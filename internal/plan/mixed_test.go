@@ -53,7 +53,7 @@ func TestMixedSidecars(t *testing.T) {
 		},
 		"the phase of one covers a sidecar that is stuck": {
 			observed(pod(), sidecarsOf(sidecar("logs", mode(image), noImage, noFallback), sidecar("proxy")), withoutKruise),
-			0, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoQuickExitImage, Actions: []string{phaseOfProxy}},
+			0, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoQuickExitImage, Writes: []string{phaseOfProxy}},
 		},
 		"a failed respected sidecar: the image goes before a CRR": {
 			observed(logsEnded(3), sidecarsOf(sidecar("logs", respect), sidecar("proxy")), attempted(crrAttempt(0, "logs"))),
@@ -75,13 +75,13 @@ func TestMixedSidecars(t *testing.T) {
 		},
 		"a second CRR does not wait for a failed one": {
 			observed(pod(), sidecarsOf(sidecar("logs", respect), sidecar("proxy", drain(minute))), attempted(crrAttempt(0, "logs"))),
-			minute, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: 30 * time.Second, Actions: []string{"CRR#1 [proxy] within 1m0s"}},
+			minute, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: 30 * time.Second, Writes: []string{"CRR#1 [proxy] within 1m0s"}},
 		},
 		"a swap does not wait for a CRR": {
 			observed(pod(), sidecarsOf(sidecar("logs"), sidecar("proxy", mode(image))), attempted(crrAttempt(0, "logs"))),
 			10 * time.Second, requeued(terminating(swapOfProxy), 50*time.Second),
 		},
-		"a sidecar that is due does not wait for one that drains": {observed(pod(), sidecarsOf(sidecar("logs", drain(minute)), sidecar("proxy"))), 0, requeued(terminating(crrOfProxy), minute)},
+		"a sidecar that is due does not wait for one that drains": {observed(pod(), sidecarsOf(sidecar("logs", drain(minute)), sidecar("proxy"))), 0, terminating(crrOfProxy)},
 		"the phase waits for a draining sidecar": {
 			observed(pod(), sidecarsOf(sidecar("logs", drain(minute)), sidecar("proxy")), withoutKruise),
 			10 * time.Second, pending(v1alpha1.ReasonDraining, 50*time.Second),

@@ -43,12 +43,12 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 }
 
 // crrAction creates one CRR for the plans with mode CRR.
-func (p podPlan) crrAction(plans []sidecarPlan) []Action {
+func (p podPlan) crrAction(plans []sidecarPlan) []Write {
 	plans = ofMode(plans, v1alpha1.ModeCRR)
 	if len(plans) == 0 {
 		return nil
 	}
-	return []Action{{
+	return []Write{{
 		Mode: v1alpha1.ModeCRR, Attempt: p.nextNumber(v1alpha1.ModeCRR),
 		Containers: containersOf(plans), Timeout: p.timeout(plans, len(plans)), Supersedes: p.obsoleteCRRs(),
 		MainRestarts: p.mainRestarts,
@@ -67,6 +67,17 @@ func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
 		p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))}
 }
 
+// permitExits marks a recorded pod whose sidecars have drained, before a CRR stops them: the kubelet would restart them otherwise.
+func (p podPlan) permitExits(decision *Decision) {
+	stops := slices.ContainsFunc(decision.Writes, func(w Write) bool { return w.Mode == v1alpha1.ModeCRR })
+	end := p.permittedExits()
+	if !stops || end == "" || p.AssumeMarked || !IsMarked(p.Pod) || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || !p.canMark() {
+		return
+	}
+	mark := marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: end})
+	decision.Writes = append([]Write{mark}, decision.Writes...)
+}
+
 // crrFailed returns why the CRR has failed to end the sidecar before its deadline, or "".
 func (s *situation) crrFailed(attempt Attempt, container string) string {
 	if s.cameBack(attempt, container) {
@@ -79,20 +90,21 @@ func (s *situation) crrFailed(attempt Attempt, container string) string {
 // exit code late would keep phase Failed of its own (docs/design/0002-outcome-at-the-api-server.md), or restart the container. Nothing is
 // marked where mode PodPhase would not end the pod either.
 func (p podPlan) markStopped(decision *Decision) {
-	if len(decision.Actions) > 0 || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || HasTerminalPhase(p.Pod) ||
+	end := ownValue(p.Pod, v1alpha1.AnnotationEnd)
+	if len(decision.Writes) > 0 || !MainsRecorded(p.Pod) || end == v1alpha1.EndCRR || endOf(p.Pod) != "" || HasTerminalPhase(p.Pod) ||
 		len(p.Pod.Spec.ResourceClaims) > 0 {
 		return
 	}
 	for _, sidecar := range p.open {
 		stopped := slices.ContainsFunc(p.history(sidecar).live, func(a *Attempt) bool { return a.Stopped })
-		if !stopped || p.whyNotPodPhase(sidecar).reason != "" {
+		if !stopped || p.phaseCannotEnd(sidecar) {
 			return
 		}
 	}
 	if !p.canMark() {
 		return
 	}
-	decision.Mark = &Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR}
+	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR})}
 	decision.Message = "OpenKruise has stopped sidecars; marking the pod as ended: " + strings.Join(containers(p.open), ", ")
 }
 

@@ -121,7 +121,7 @@ func besidesDefault(entry string) []string {
 }
 
 // imageAction swaps the images of the plans with mode Image, in one write.
-func (p podPlan) imageAction(plans []sidecarPlan) []Action {
+func (p podPlan) imageAction(plans []sidecarPlan) []Write {
 	plans = ofMode(plans, v1alpha1.ModeImage)
 	if len(plans) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (p podPlan) imageAction(plans []sidecarPlan) []Action {
 	for _, sp := range plans {
 		images[sp.sidecar.Container] = sp.sidecar.Image
 	}
-	return []Action{{
+	return []Write{{
 		Mode: v1alpha1.ModeImage, Attempt: p.nextNumber(v1alpha1.ModeImage),
 		Containers: containersOf(plans), Images: images, Timeout: p.timeout(plans, len(plans)),
 	}}

@@ -71,7 +71,7 @@ func (s *situation) nodeKindUnknown() unusable {
 
 // phaseAction ends the pod by its phase, which the admission policy sets. Beside a main container that has failed, the operator
 // writes phase Failed itself.
-func (p podPlan) phaseAction(plans []sidecarPlan) Action {
+func (p podPlan) phaseAction(plans []sidecarPlan) Write {
 	mark := p.wantedMark()
 	mark.End = v1alpha1.EndPodPhase
 	if p.outcome() == corev1.PodFailed {
@@ -79,7 +79,7 @@ func (p podPlan) phaseAction(plans []sidecarPlan) Action {
 	} else {
 		mark.Succeeded = p.recordsItself()
 	}
-	return Action{Mode: v1alpha1.ModePodPhase, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
+	return Write{Mode: v1alpha1.ModePodPhase, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
 }
 
 // waitBeforePhase returns why the pod cannot end by its phase yet, or nil. The phase ends every container of the pod, so each

@@ -21,18 +21,30 @@ func Next(snapshot Snapshot, now time.Time) Decision { return newSituation(snaps
 func (s *situation) applyRules() Decision {
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.SidecarsEnded, decision.Denied = s.mainsDone, s.sidecarsEnded(), s.Denied
-			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
-			s.unmark(decision)
-			s.markAgain(decision)
-			if decision.MarkWaits = s.markWaits; decision.MarkWaits {
-				decision.RequeueAfter = Soonest(decision.RequeueAfter, s.MarkAfter.Sub(s.now))
-			}
-			return *decision
+			return s.complete(*decision)
 		}
 	}
 	panic("plan: no rule applies; the last one always must")
 }
+
+// complete adds what every decision has, whatever rule it comes from.
+func (s *situation) complete(d Decision) Decision {
+	s.askAgain(&d)
+	if len(s.Denied) > 0 {
+		s.lookAgain(s.untilDeniedAgain(d.Stage))
+	}
+	for _, write := range d.Writes {
+		// A CRR may end without a change of the pod.
+		s.lookAgain(write.Timeout)
+	}
+	d.MainsDone, d.SidecarsEnded, d.MarkWaits = s.mainsDone, s.sidecarsEnded(), s.markWaits
+	d.Tried, d.TriedNumber = Tried(s.Attempts)
+	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)
+	return d
+}
+
+// lookAgain requeues the pod after the wait, whatever rule applies. Zero means never.
+func (s *situation) lookAgain(after time.Duration) { s.requeueAfter = Soonest(s.requeueAfter, after) }
 
 // rules are tried in this order. A rule returns nil when it does not apply.
 var rules = []func(*situation) *Decision{
@@ -69,6 +81,8 @@ type situation struct {
 	retry bool
 	// markWaits is Decision.MarkWaits.
 	markWaits bool
+	// requeueAfter is when to requeue the pod, whatever rule applies; zero means never.
+	requeueAfter time.Duration
 	// cachedOutcome is the result of outcome, or empty before its first call.
 	cachedOutcome corev1.PodPhase
 }
@@ -172,7 +186,9 @@ func noSidecar(s *situation) *Decision {
 	if len(s.View.Sidecars) > 0 {
 		return nil
 	}
-	return ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
+	decision := ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
+	decision.Writes = s.unmark()
+	return decision
 }
 
 // invalidAnnotation stops at a pod whose past attempts cannot be read.
@@ -203,6 +219,7 @@ func noMainContainer(s *situation) *Decision {
 		Reason: v1alpha1.ReasonNoMainContainer,
 		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared",
 			strings.Join(containers(s.View.Sidecars), ", ")),
+		Writes: s.unmark(),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // markPod marks a pod before its main containers are done, and again when the marks change. A pod that is found late is
@@ -24,7 +25,7 @@ func markPod(s *situation) *Decision {
 		return s.waitToMark()
 	}
 	decision := &Decision{
-		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: &mark,
+		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, Writes: []Write{marks(mark)},
 		Message: fmt.Sprintf("marking the pod, so that exit codes of these containers do not count: %s", strings.Join(mark.IgnoredExitCodes, ", ")),
 	}
 	for _, sidecar := range s.View.Sidecars {
@@ -46,15 +47,51 @@ func (s *situation) wantedMark() Mark {
 			mark.IgnoredExitCodes = append(mark.IgnoredExitCodes, sidecar.Container)
 		}
 	}
-	// A main container that has failed, or a record that the operator makes, needs no other end in advance.
-	inAdvance := endOf(s.Pod) == v1alpha1.EndPodPhase
-	if s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded {
-		inAdvance = s.endsInAdvance()
-	}
-	if inAdvance {
-		mark.End = v1alpha1.EndPodPhase
-	}
+	mark.End = s.endInAdvance()
 	return mark
+}
+
+// endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, needs
+// no other end than the pod has.
+func (s *situation) endInAdvance() string {
+	switch {
+	case IsMarked(s.Pod) && (!s.mainsDone.IsZero() || s.outcome() != corev1.PodSucceeded):
+		return markedInAdvance(s.Pod)
+	case s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && s.endsInAdvance():
+		return v1alpha1.EndPodPhase
+	}
+	return s.permittedExits()
+}
+
+// permittedExits is what counts as the end of a sidecar beside an exit for good, where the kubelet restarts containers. Nothing does while one
+// drains: it may be restarted to go on with that. A sidecar that was restarted, or waits, may run on unless the phase tears the pod down.
+func (s *situation) permittedExits() string {
+	if !s.restarts() {
+		return ""
+	}
+	if current := markedInAdvance(s.Pod); OutcomeUndecided(s.Pod) && current != v1alpha1.EndPodPhase {
+		return current // nobody reads it
+	}
+	for _, sidecar := range s.View.Sidecars {
+		if sidecar.Drain > 0 && (s.mainsDone.IsZero() || s.untilDue(sidecar) > 0) {
+			return ""
+		}
+	}
+	if s.Node == NodeUnknown || len(s.Pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(s.View.Sidecars, s.phaseCannotEnd) {
+		return v1alpha1.EndExited
+	}
+	return v1alpha1.EndRestarted
+}
+
+// restarts reports whether the kubelet may restart a container that fails.
+func (s *situation) restarts() bool {
+	return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure ||
+		slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+}
+
+// phaseCannotEnd reports whether the pod's phase must not end the sidecar while it runs.
+func (s *situation) phaseCannotEnd(sidecar resolve.Sidecar) bool {
+	return s.whyNotPodPhase(sidecar).reason != ""
 }
 
 // endsInAdvance reports whether mode PodPhase is the first usable mode of every sidecar and none of them drains, so that the
@@ -79,7 +116,9 @@ func (s *situation) mayMark() bool {
 // canMark reports whether the pod, which needs another mark, can get it now. If it can later, the decision waits for it.
 func (s *situation) canMark() bool {
 	_, denied := s.Denied[v1alpha1.ModePodPhase]
-	s.markWaits = !denied && s.now.Before(s.MarkAfter)
+	if s.markWaits = !denied && s.now.Before(s.MarkAfter); s.markWaits {
+		s.lookAgain(s.MarkAfter.Sub(s.now))
+	}
 	return s.mayMark()
 }
 
@@ -99,12 +138,12 @@ func (s *situation) waitToMark() *Decision {
 	}
 }
 
-// unmark takes the mark back when nothing declares a sidecar, or everything, any more.
-func (s *situation) unmark(decision *Decision) {
-	undeclared := decision.Reason == v1alpha1.ReasonNoSidecar || decision.Reason == v1alpha1.ReasonNoMainContainer
-	if undeclared && !s.AssumeMarked && MarkDecides(s.Pod) && s.canMark() {
-		decision.Mark = &Mark{}
+// unmark takes the mark back where nothing declares a sidecar, or everything, any more. It returns nothing if the mark decides nothing.
+func (s *situation) unmark() []Write {
+	if s.AssumeMarked || !MarkDecides(s.Pod) || !s.canMark() {
+		return nil
 	}
+	return []Write{marks(Mark{})}
 }
 
 // MarkDecides reports whether the pod's mark can still decide its outcome.
@@ -113,26 +152,63 @@ func MarkDecides(pod *corev1.Pod) bool {
 	return decides && pod.DeletionTimestamp == nil && !MainsRecorded(pod) && !HasTerminalPhase(pod)
 }
 
-// markAgain repeats the mark of a stuck pod at growing intervals, because the admission policy may have been installed since.
-func (s *situation) markAgain(decision *Decision) {
-	if decision.Stage != StageStuck || s.AssumeMarked || s.mainsDone.IsZero() || !OutcomeUndecided(s.Pod) || HasTerminalPhase(s.Pod) ||
-		len(decision.Actions) > 0 || !s.canMark() {
+// answerLag is how soon the answer of the admission policy is seen.
+const answerLag = 10 * time.Millisecond
+
+// askAgain repeats the mark of a pod whose outcome the admission policy should have decided: it may not have been installed when the main
+// containers ended, or a disruption was taken back. Other writes follow the answer, which may end the pod. A repetition that changes
+// nothing is followed by others at growing intervals.
+func (s *situation) askAgain(decision *Decision) {
+	if s.AssumeMarked || !IsMarked(s.Pod) || decision.Stage != StageStuck && decision.Stage != StageTerminating || !s.unanswered() || !s.canMark() {
 		return
 	}
-	// A mark that changes nothing does not requeue the pod.
-	next := s.untilMarkedAgain(s.now)
 	if wait := s.MarkedAt.Add(s.untilMarkedAgain(s.MarkedAt)).Sub(s.now); wait > 0 {
-		next = wait
-	} else {
-		mark := s.wantedMark()
-		decision.Mark = &mark
+		s.lookAgain(wait)
+		return
 	}
-	decision.RequeueAfter = Soonest(decision.RequeueAfter, next)
+	s.lookAgain(s.untilMarkedAgain(s.now))
+	if len(decision.Writes) > 0 {
+		s.lookAgain(answerLag)
+		if decision.Stage == StageTerminating {
+			decision.Reason = v1alpha1.ReasonMarking
+			decision.Message = "main containers are done, and admission policy sidecar-termination-outcome has not decided the outcome; repeating the mark first"
+		}
+	}
+	decision.Writes = []Write{marks(s.wantedMark())}
+}
+
+// unanswered reports whether the admission policy has not decided what it should have decided by now.
+func (s *situation) unanswered() bool {
+	if s.mainsDone.IsZero() || HasTerminalPhase(s.Pod) {
+		return false
+	}
+	return OutcomeUndecided(s.Pod) || !s.recorded() && !s.recordsItself() && s.countingSucceeded()
 }
 
 // untilMarkedAgain returns the wait after a mark: as long as the main containers had been done.
 func (s *situation) untilMarkedAgain(marked time.Time) time.Duration {
 	return min(max(marked.Sub(s.drainsSince()), retryInterval), maxRetryInterval)
+}
+
+// A write that was denied is tried again after deniedRetry if another mode replaced it. On a stuck pod the wait grows with the time since its
+// main containers ended, from minDeniedRetry to maxDeniedRetry, and while they run with the pod's age, from deniedRetry to maxRetryInterval.
+const (
+	deniedRetry    = 15 * time.Second
+	minDeniedRetry = time.Second
+	maxDeniedRetry = time.Minute
+)
+
+// untilDeniedAgain returns the wait before a denied write is tried again. It derives from times in the pod, so that the operator need not
+// remember retries.
+func (s *situation) untilDeniedAgain(stage Stage) time.Duration {
+	if s.mainsDone.IsZero() {
+		return min(max(s.now.Sub(s.Pod.CreationTimestamp.Time), deniedRetry), maxRetryInterval)
+	}
+	waited := s.now.Sub(s.mainsDone)
+	if stage != StageStuck || waited < 0 {
+		return deniedRetry
+	}
+	return min(max(waited, minDeniedRetry), maxDeniedRetry)
 }
 
 // isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
@@ -141,7 +217,7 @@ func (s *situation) isCurrent(mark Mark) bool {
 		return len(mark.IgnoredExitCodes) == 0
 	}
 	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
-		(endOf(s.Pod) == v1alpha1.EndPodPhase) == (mark.End == v1alpha1.EndPodPhase) && !mark.Succeeded
+		markedInAdvance(s.Pod) == mark.End && !mark.Succeeded
 }
 
 // recorded is MainsRecorded, or what it will be.

@@ -94,6 +94,9 @@ func TestKubeletIgnoresContainerRestartPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			snapshot := observed(newPod(test.policy, test.main, running("proxy")), oneProxy())
 			snapshot.Node, snapshot.Kubelet.Version = test.node, test.kubelet
+			if test.node == plan.NodeVirtual {
+				ending(v1alpha1.EndExited)(&snapshot)
+			}
 			decision := plan.Next(snapshot, done)
 			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
 				t.Errorf("may run again: got %t, want %t (%s)", again, test.again, decision.Message)

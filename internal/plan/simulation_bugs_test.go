@@ -28,11 +28,11 @@ type bug struct {
 	unconditional, withoutUID bool
 }
 
-// ofMark changes the marks of a decision, except those of actions.
+// ofMark changes the marks of a decision that end nothing.
 func ofMark(change func(plan.Snapshot, *plan.Mark)) bug {
 	return bug{decides: func(s plan.Snapshot, d *plan.Decision) {
-		if d.Mark != nil {
-			change(s, d.Mark)
+		if mark := markOf(*d); mark != nil {
+			change(s, mark)
 		}
 	}}
 }
@@ -45,7 +45,7 @@ func (b bug) none() bool {
 var bugs = map[string]bug{
 	"patches without a precondition":         {unconditional: true},
 	"marks without the pod's UID":            {withoutUID: true},
-	"does not mark pods":                     {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Mark = nil }},
+	"does not mark pods":                     {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Writes = d.Ends() }},
 	"acts while a main container may run":    {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
 	"forgets its attempts":                   {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
 	"does not see that the pod has finished": {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
@@ -74,8 +74,8 @@ var bugs = map[string]bug{
 	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = true }),
 	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = false }),
 	"ends every pod as if it had succeeded": {decides: func(_ plan.Snapshot, d *plan.Decision) {
-		for i := range d.Actions {
-			if mark := d.Actions[i].Mark; mark != nil {
+		for i := range d.Writes {
+			if mark := d.Writes[i].Mark; mark != nil {
 				mark.End, mark.Succeeded = v1alpha1.EndPodPhase, true
 			}
 		}
@@ -91,20 +91,20 @@ var bugs = map[string]bug{
 	}),
 	"does not change a mark": {decides: func(s plan.Snapshot, d *plan.Decision) {
 		if isMarked(s.Pod) {
-			d.Mark = nil
+			d.Writes = d.Ends()
 		}
 	}},
 	"names the main container in a CRR": {decides: func(s plan.Snapshot, d *plan.Decision) {
-		for i := range d.Actions {
-			if d.Actions[i].Mode == crr {
-				d.Actions[i].Containers = slices.Sorted(slices.Values(slices.Concat(d.Actions[i].Containers, s.View.Mains)))
+		for i := range d.Writes {
+			if d.Writes[i].Mode == crr {
+				d.Writes[i].Containers = slices.Sorted(slices.Values(slices.Concat(d.Writes[i].Containers, s.View.Mains)))
 			}
 		}
 	}},
 	"does not requeue": {decides: func(_ plan.Snapshot, d *plan.Decision) { d.RequeueAfter = 0 }},
 	"does not fall back": {decides: func(_ plan.Snapshot, d *plan.Decision) {
 		if len(d.Failures) > 0 {
-			d.Actions = nil
+			d.Writes = nil
 		}
 	}},
 	"admission: takes back a record": {policy: func(old, written, result *corev1.Pod) {

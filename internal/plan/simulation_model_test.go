@@ -214,7 +214,7 @@ const (
 
 // create plays the API server with OpenKruise's webhook. If a superseded CRR was replaced since the operator observed it, create
 // deletes and creates nothing.
-func (m *model) create(action plan.Action) result {
+func (m *model) create(action plan.Write) result {
 	for _, spent := range action.Supersedes {
 		if !m.delete(spent) {
 			return conflict
@@ -332,7 +332,7 @@ func swapsOf(pod *corev1.Pod) []plan.Attempt {
 }
 
 // patchImages swaps images and writes the annotation, unless the pod has changed since it was read.
-func (m *model) patchImages(read *corev1.Pod, action plan.Action) result {
+func (m *model) patchImages(read *corev1.Pod, action plan.Write) result {
 	if m.isStale(read) {
 		return conflict
 	}
@@ -521,8 +521,8 @@ func (o *operator) wake(delay time.Duration) {
 
 // act executes the decision and reports whether a write was denied. The operator may crash after each write.
 func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
-	if b := briefly(d); d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 || d.Mark != nil {
-		said := append([]string{fmt.Sprintf("%s: %s", b.Stage, b.Reason), b.Mark}, b.Actions...)
+	if b := briefly(d); d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Writes) > 0 {
+		said := append([]string{fmt.Sprintf("%s: %s", b.Stage, b.Reason), b.Mark}, b.Writes...)
 		o.m.say("operator", "%s", strings.Join(slices.DeleteFunc(said, func(part string) bool { return part == "" }), "; "))
 	}
 	o.last = d
@@ -532,29 +532,25 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.RequeueAfter > 0 {
 		o.wake(d.RequeueAfter)
 	}
-	if d.Mark != nil {
-		stopped, denied := o.finish(podPhase, func() result { return o.m.mark(s.Pod, *d.Mark) })
-		if !stopped {
-			o.marks, o.markedAt = append(o.marks, o.m.now), o.m.now
+	for _, write := range d.Writes {
+		if len(write.Containers) > 0 && isDisturbed(s.Pod) && !isTerminal(s.Pod) {
+			o.m.fail("a write ends sidecars of a disturbed pod")
 		}
-		return denied
-	}
-	for _, action := range d.Actions {
-		if isDisturbed(s.Pod) && !isTerminal(s.Pod) {
-			o.m.fail("an action on a disturbed pod")
-		}
-		stopped, denied := o.finish(action.Mode, func() result {
-			switch action.Mode {
+		stopped, denied := o.finish(write.Mode, func() result {
+			switch write.Mode {
 			case crr:
-				return o.m.create(action)
+				return o.m.create(write)
 			case image:
-				return o.m.patchImages(s.Pod, action)
+				return o.m.patchImages(s.Pod, write)
 			default:
-				return o.m.mark(s.Pod, *action.Mark)
+				return o.m.mark(s.Pod, *write.Mark)
 			}
 		})
 		if stopped {
 			return denied
+		}
+		if write.Mark != nil {
+			o.marks, o.markedAt = append(o.marks, o.m.now), o.m.now
 		}
 	}
 	return false

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,21 +152,21 @@ const (
 	StageTerminated Stage = "Terminated"
 )
 
-// Action is one write. Repeating it is safe.
-type Action struct {
-	// Mode is the mechanism that carries the action out.
+// Write is one write to the cluster: a mark with mode PodPhase, a new CRR with mode CRR, or new images with mode Image. Repeating it is safe.
+type Write struct {
+	// Mode is the mechanism that executes the write.
 	Mode v1alpha1.Mode
-	// Attempt is the number of the attempt that the action starts.
-	Attempt int
-	// Containers are the sidecars to end, sorted by name. In mode Image, Images holds the quick-exit image of each.
+	// Containers are the sidecars that the write ends, sorted by name. A mark in advance ends none.
 	Containers []string
-	Images     map[string]string
-	// Mark is what mode PodPhase writes; nil for other modes.
+	// Attempt is the number of the attempt that the write starts, and Timeout how long the attempt may take before it has failed.
+	Attempt int
+	Timeout time.Duration
+	// Mark is set for mode PodPhase.
 	Mark *Mark
+	// Images holds the quick-exit image of each container for mode Image.
+	Images map[string]string
 	// MainRestarts is how often main containers have been restarted. Set for mode CRR.
 	MainRestarts int64
-	// Timeout is how long the attempt may take before it has failed.
-	Timeout time.Duration
 	// Supersedes are earlier CRRs to delete first: their containers have ended, and they block the next CRR. The new
 	// attempt may reuse one of their numbers.
 	Supersedes []Attempt
@@ -194,13 +195,12 @@ type Decision struct {
 	Stage   Stage
 	Reason  v1alpha1.Reason
 	Message string
-	// Mark is what to write to the pod before anything else; nil if its mark is current. A decision with a mark has no actions.
-	Mark *Mark
+	// Writes must be executed in this order. The first one that fails ends the list.
+	Writes []Write
 	// MarkWaits is true if the pod needs another mark, which Snapshot.MarkAfter delays. RequeueAfter is then not later.
 	MarkWaits bool
-	// Actions must be carried out in this order; the first failure ends the list.
-	Actions []Action
-	// RequeueAfter is when to requeue the pod even if nothing changes; zero means that a change will requeue it.
+	// RequeueAfter is when to requeue the pod even if nothing changes; zero means that a change will requeue it. It is not later than the
+	// timeout of a write.
 	RequeueAfter time.Duration
 	// MainsDone is when the last main container ended; zero while one may run again.
 	MainsDone time.Time
@@ -209,11 +209,17 @@ type Decision struct {
 	// Tried is the mode of the newest attempt, and TriedNumber its number; empty and zero when there is none.
 	Tried       v1alpha1.Mode
 	TriedNumber int
-	// Denied is copied from the snapshot.
-	Denied map[v1alpha1.Mode]string
 	// Failures and Substitutions are sorted by container.
 	Failures      []Failure
 	Substitutions []Substitution
 	// BackoffLimitRisk is true when mode Image adds a restart that counts towards the Job's backoffLimit.
 	BackoffLimitRisk bool
 }
+
+// Ends returns the writes that end sidecars.
+func (d Decision) Ends() []Write {
+	return slices.DeleteFunc(slices.Clone(d.Writes), func(w Write) bool { return len(w.Containers) == 0 })
+}
+
+// marks returns the write of a mark that ends no sidecar.
+func marks(mark Mark) Write { return Write{Mode: v1alpha1.ModePodPhase, Mark: &mark} }

@@ -130,20 +130,21 @@ func (s *situation) substitution(sidecar resolve.Sidecar, chain []ModeOption, hi
 func (p podPlan) decide() *Decision {
 	decision := p.summarize()
 	direct, byPhase := p.split()
-	decision.Actions = append(decision.Actions, p.imageAction(direct)...)
+	decision.Writes = append(decision.Writes, p.imageAction(direct)...)
 	if wait := p.waitBeforeCRR(direct); wait != nil {
 		decision.postpone(wait)
 	} else {
-		decision.Actions = append(decision.Actions, p.crrAction(direct)...)
+		decision.Writes = append(decision.Writes, p.crrAction(direct)...)
 	}
 	if len(byPhase) > 0 {
 		if wait := p.waitBeforePhase(direct); wait != nil {
 			decision.postpone(wait)
 		} else {
-			decision.Actions = append(decision.Actions, p.phaseAction(byPhase))
+			decision.Writes = append(decision.Writes, p.phaseAction(byPhase))
 		}
 	}
-	p.explainActions(decision)
+	p.explainWrites(decision)
+	p.permitExits(decision)
 	p.markStopped(decision)
 	return decision
 }
@@ -151,7 +152,7 @@ func (p podPlan) decide() *Decision {
 // postpone adds the wait of some of the sidecars to the decision.
 func (d *Decision) postpone(wait *Decision) {
 	d.RequeueAfter = Soonest(d.RequeueAfter, wait.RequeueAfter)
-	if len(d.Actions) == 0 && d.Stage != StageStuck {
+	if len(d.Writes) == 0 && d.Stage != StageStuck {
 		d.Reason, d.Message = wait.Reason, wait.Message
 	}
 }
@@ -211,13 +212,13 @@ func (p podPlan) timeout(plans []sidecarPlan, serial int) time.Duration {
 	return GracePeriod(p.Pod)*time.Duration(serial) + longest
 }
 
-// explainActions gives a decision with actions its reason and message.
-func (p podPlan) explainActions(d *Decision) {
-	if len(d.Actions) == 0 {
+// explainWrites gives a decision with writes its reason and message.
+func (p podPlan) explainWrites(d *Decision) {
+	if len(d.Writes) == 0 {
 		return
 	}
 	d.BackoffLimitRisk = p.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
-		slices.ContainsFunc(d.Actions, func(a Action) bool { return a.Mode == v1alpha1.ModeImage })
+		slices.ContainsFunc(d.Writes, func(a Write) bool { return a.Mode == v1alpha1.ModeImage })
 	if d.Stage == StageStuck {
 		return
 	}
@@ -225,11 +226,11 @@ func (p podPlan) explainActions(d *Decision) {
 	if len(d.Failures)+len(d.Substitutions) > 0 {
 		d.Reason = v1alpha1.ReasonFallback
 	}
-	d.Message = "main containers are done; ending " + DescribeActions(d.Actions)
+	d.Message = "main containers are done; ending " + DescribeWrites(d.Writes)
 }
 
-// DescribeActions names the containers that the actions end and the mode of each.
-func DescribeActions(actions []Action) string {
+// DescribeWrites names the containers that the actions end and the mode of each.
+func DescribeWrites(actions []Write) string {
 	var parts []string
 	for _, action := range actions {
 		parts = append(parts, fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode))

@@ -147,7 +147,7 @@ func TestPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := newCRR(pod, plan.Action{}, stopped.Now())
+	before := newCRR(pod, plan.Write{}, stopped.Now())
 	after := before.DeepCopy()
 	after.Status.CompletionTime = ptr.To(metav1.Now())
 	informer.Update(before, after)

@@ -53,13 +53,9 @@ const (
 	maxCacheLag = time.Minute
 )
 
-// ErrDenied means that a CRR cannot be created: OpenKruise's webhook denied it or did not answer, or its name is taken. The
-// caller may use another mode.
-var ErrDenied = errors.New("the ContainerRecreateRequest was denied")
-
 var resourceOfCRRs = kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
 
-// Terminator carries out mode CRR.
+// Terminator executes mode CRR.
 type Terminator struct {
 	Client client.Client
 	// Server reads without a cache.
@@ -112,16 +108,21 @@ func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.
 	return attempts
 }
 
-// Terminate deletes the CRRs that the action supersedes and creates one for its containers. It returns false when the CRR
-// exists already, a conflict when a superseded one has been replaced since it was read or OpenKruise's cache of pods is stale,
-// and ErrDenied when OpenKruise denies the CRR or another object has its name.
-func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
-	for _, superseded := range action.Supersedes {
+// Execute deletes the CRRs that the write supersedes and creates one for its containers. The result is Unchanged if the CRR exists already,
+// Stale if a superseded one has been replaced since it was read or OpenKruise's cache of pods is stale, and Denied if OpenKruise denies the
+// CRR or another object has its name.
+func (t *Terminator) Execute(ctx context.Context, pod *corev1.Pod, write plan.Write) (terminator.Applied, error) {
+	changed, err := t.create(ctx, pod, write)
+	return terminator.Judge(t.Mode(), changed, err)
+}
+
+func (t *Terminator) create(ctx context.Context, pod *corev1.Pod, write plan.Write) (changed bool, err error) {
+	for _, superseded := range write.Supersedes {
 		if err := t.delete(ctx, pod.Namespace, crrName(pod.UID, superseded.Number), superseded.UID); err != nil {
 			return false, err
 		}
 	}
-	crr := newCRR(pod, action, t.Clock.Now())
+	crr := newCRR(pod, write, t.Clock.Now())
 	switch err := t.Client.Create(ctx, crr); {
 	case apierrors.IsAlreadyExists(err):
 		return false, t.checkExisting(ctx, crr, pod.UID)
@@ -129,7 +130,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 		// The webhook's own text would make the conflict a denial.
 		return false, apierrors.NewConflict(resourceOfCRRs, crr.Name, errors.New("OpenKruise has a stale status of the pod"))
 	case optionalkind.IsDenial(err):
-		return false, fmt.Errorf("%w: %w", ErrDenied, err)
+		return false, fmt.Errorf("ContainerRecreateRequest %w: %w", terminator.ErrDenied, err)
 	case err != nil:
 		return false, fmt.Errorf("create ContainerRecreateRequest: %w", err)
 	}
@@ -138,38 +139,38 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 		if err := t.delete(ctx, crr.Namespace, crr.Name, crr.UID); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("%w: OpenKruise bound it to the pod with uid %q, not %q", ErrDenied, uid, pod.UID)
+		return false, fmt.Errorf("ContainerRecreateRequest %w: OpenKruise bound it to the pod with uid %q, not %q", terminator.ErrDenied, uid, pod.UID)
 	}
 	return true, nil
 }
 
-// isStale reports whether OpenKruise denied the CRR because it does not know the pod, or that its container has started, which the
+// isStale reports whether OpenKruise denied the CRR because it does not know the pod, its node, or that its container has started, which the
 // operator knows. Its webhook reads a cache (injectPodIntoContainerRecreateRequest in
 // pkg/webhook/containerrecreaterequest/mutating/crr_mutating_handler.go).
 func isStale(err error) bool {
 	return optionalkind.IsDenial(err) && slices.ContainsFunc(
-		[]string{"no found Pod named ", "containerStatus in Pod Status", "no containerID in "},
+		[]string{"no found Pod named ", "in a pending Pod", "containerStatus in Pod Status", "no containerID in "},
 		func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// hasJustEnded reports whether a container of the pod has ended within maxCacheLag.
+// hasJustEnded reports whether a container of the pod has ended within maxCacheLag. A node's clock that is ahead by more counts as long ago.
 func (t *Terminator) hasJustEnded(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
 		end := status.State.Terminated
-		return end != nil && t.Clock.Since(end.FinishedAt.Time) < maxCacheLag
+		return end != nil && t.Clock.Since(end.FinishedAt.Time).Abs() < maxCacheLag
 	})
 }
 
 // checkExisting returns nil if Observe will recognize the existing object with the CRR's name once the cache has it. Otherwise
-// the attempt would stay invisible and each retry would fail here, so it returns ErrDenied. It returns a conflict if the object
+// the attempt would stay invisible and each retry would fail here, so it returns terminator.ErrDenied. It returns a conflict if the object
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
 	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, resourceOfCRRs, client.ObjectKeyFromObject(crr))
 	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
 		return err
 	}
-	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
-		ErrDenied, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
+	return fmt.Errorf("ContainerRecreateRequest %w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
+		terminator.ErrDenied, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
 }
 
 func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {
@@ -182,15 +183,15 @@ func (t *Terminator) delete(ctx context.Context, namespace, name string, uid typ
 }
 
 // newCRR builds the CRR. orderedRecreate stays off: it waits for a restart that never comes in a Job's pod.
-func newCRR(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.ContainerRecreateRequest {
+func newCRR(pod *corev1.Pod, write plan.Write, now time.Time) *kruise.ContainerRecreateRequest {
 	crr := &kruise.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace,
-			Name:      crrName(pod.UID, action.Attempt),
+			Name:      crrName(pod.UID, write.Attempt),
 			Labels:    map[string]string{labelManagedBy: settings.Name},
 			Annotations: map[string]string{
 				annotationRequestedAt:  now.UTC().Format(time.RFC3339),
-				annotationMainRestarts: strconv.FormatInt(action.MainRestarts, 10),
+				annotationMainRestarts: strconv.FormatInt(write.MainRestarts, 10),
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID,
@@ -202,11 +203,11 @@ func newCRR(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.Containe
 				FailurePolicy: kruise.ContainerRecreateRequestFailurePolicyIgnore,
 				ForceRecreate: true,
 			},
-			ActiveDeadlineSeconds:   ptr.To(int64(max(action.Timeout, minActiveDeadline).Seconds())),
+			ActiveDeadlineSeconds:   ptr.To(int64(max(write.Timeout, minActiveDeadline).Seconds())),
 			TTLSecondsAfterFinished: ttl(pod),
 		},
 	}
-	for _, name := range action.Containers {
+	for _, name := range write.Containers {
 		crr.Spec.Containers = append(crr.Spec.Containers, kruise.ContainerRecreateRequestContainer{Name: name})
 	}
 	return crr

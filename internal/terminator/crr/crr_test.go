@@ -25,6 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 var pod = &corev1.Pod{
@@ -87,8 +88,8 @@ func TestMain(m *testing.M) {
 
 func TestCreate(t *testing.T) {
 	s := &server{uid: "4a1b"}
-	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: 3}
-	changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, action)
+	action := plan.Write{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: 3}
+	changed, err := (&Terminator{Client: s, Clock: stopped}).create(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
 	}
@@ -117,7 +118,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestShortDeadlineIsExtended(t *testing.T) {
-	if got := *newCRR(pod, plan.Action{Timeout: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
+	if got := *newCRR(pod, plan.Write{Timeout: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
 		t.Errorf("got %d seconds", got)
 	}
 }
@@ -138,7 +139,7 @@ func TestCRRIsKeptIfContainersMayRestart(t *testing.T) {
 			pod := pod.DeepCopy()
 			pod.Spec.RestartPolicy = tc.pod
 			pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "proxy", RestartPolicy: tc.container}}
-			if ttl := newCRR(pod, plan.Action{}, stopped.Now()).Spec.TTLSecondsAfterFinished; tc.kept != (ttl == nil) {
+			if ttl := newCRR(pod, plan.Write{}, stopped.Now()).Spec.TTLSecondsAfterFinished; tc.kept != (ttl == nil) {
 				t.Errorf("the CRR is deleted %v seconds after its end", ttl)
 			}
 		})
@@ -151,7 +152,7 @@ func TestCreateErrors(t *testing.T) {
 	replaced := apierrors.NewConflict(resourceOfCRRs, "sidecar-termination-4a1b-0", errors.New("precondition failed"))
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	own := func(change func(*kruise.ContainerRecreateRequest)) *kruise.ContainerRecreateRequest {
-		request := newCRR(pod, plan.Action{}, stopped.Now())
+		request := newCRR(pod, plan.Write{}, stopped.Now())
 		change(request)
 		return request
 	}
@@ -162,8 +163,8 @@ func TestCreateErrors(t *testing.T) {
 		deleted    []string
 		want       func(error) bool
 	}{
-		"denied":    {server: server{err: webhook}, want: func(err error) bool { return errors.Is(err, ErrDenied) && errors.Is(err, webhook) }},
-		"no answer": {server: server{err: down}, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, down) }},
+		"denied":    {server: server{err: webhook}, want: func(err error) bool { return errors.Is(err, terminator.ErrDenied) && errors.Is(err, webhook) }},
+		"no answer": {server: server{err: down}, want: func(err error) bool { return !errors.Is(err, terminator.ErrDenied) && errors.Is(err, down) }},
 		"taken by the operator's own CRR": {
 			server: server{err: taken, existing: own(func(*kruise.ContainerRecreateRequest) {})}, want: is(nil),
 		},
@@ -188,12 +189,12 @@ func TestCreateErrors(t *testing.T) {
 		"a superseded one has been replaced": {
 			server: server{undeletable: replaced}, supersedes: []plan.Attempt{{UID: "aa"}}, deleted: []string{superseded}, want: is(replaced),
 		},
-		"another pod has the name":  {server: server{uid: "9c2d"}, deleted: []string{created}, want: is(ErrDenied)},
-		"the webhook was passed by": {server: server{}, deleted: []string{created}, want: is(ErrDenied)},
+		"another pod has the name":  {server: server{uid: "9c2d"}, deleted: []string{created}, want: is(terminator.ErrDenied)},
+		"the webhook was passed by": {server: server{}, deleted: []string{created}, want: is(terminator.ErrDenied)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &tc.server
-			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: tc.supersedes})
+			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).create(t.Context(), pod, plan.Write{Supersedes: tc.supersedes})
 			if changed || !tc.want(err) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
@@ -207,15 +208,18 @@ func TestCreateErrors(t *testing.T) {
 // The webhook's texts are of OpenKruise 1.8 and 1.9.
 func TestStaleCacheOfOpenKruise(t *testing.T) {
 	conflict := func(err error) bool {
-		return apierrors.IsConflict(err) && !errors.Is(err, ErrDenied) && !optionalkind.IsDenial(err)
+		return apierrors.IsConflict(err) && !errors.Is(err, terminator.ErrDenied) && !optionalkind.IsDenial(err)
 	}
-	denied := func(err error) bool { return !apierrors.IsConflict(err) && errors.Is(err, ErrDenied) }
+	denied := func(err error) bool { return !apierrors.IsConflict(err) && errors.Is(err, terminator.ErrDenied) }
 	for name, tc := range map[string]struct {
 		text  string
 		ended time.Duration
 		want  func(error) bool
 	}{
 		"unknown pod":                {"no found Pod named job-1", time.Second, conflict},
+		"pod without a node":         {"not allowed to recreate containers in a pending Pod", time.Second, conflict},
+		"node's clock is ahead":      {"no found Pod named job-1", -59 * time.Second, conflict},
+		"clock is far ahead":         {"no found Pod named job-1", -3 * time.Hour, denied},
 		"no status of the container": {"not found proxy containerStatus in Pod Status", time.Second, conflict},
 		"container has not started":  {"no containerID in proxy containerStatus, maybe the container has not been initialized", 59 * time.Second, conflict},
 		"cache stays stale":          {"no containerID in proxy containerStatus, maybe the container has not been initialized", time.Minute, denied},
@@ -228,7 +232,7 @@ func TestStaleCacheOfOpenKruise(t *testing.T) {
 			}}}
 			denial := apierrors.NewBadRequest(`admission webhook "mcontainerrecreaterequest.kb.io" denied the request: ` + tc.text)
 			s := &server{err: denial}
-			if _, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), ended, plan.Action{}); !tc.want(err) {
+			if _, err := (&Terminator{Client: s, Server: s, Clock: stopped}).create(t.Context(), ended, plan.Write{}); !tc.want(err) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -236,7 +240,7 @@ func TestStaleCacheOfOpenKruise(t *testing.T) {
 }
 
 func isDenied(err error) bool {
-	return errors.Is(err, ErrDenied) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
+	return errors.Is(err, terminator.ErrDenied) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
 }
 
 func TestAttemptNumber(t *testing.T) {
@@ -304,7 +308,7 @@ func TestToAttempts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := newCRR(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
+			request := newCRR(pod, plan.Write{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
 			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}, MainRestarts: new(int64(0))}
 			change(request, &want)
@@ -318,7 +322,7 @@ func TestToAttempts(t *testing.T) {
 func TestNewestOfManyCRRsCount(t *testing.T) {
 	var requests []kruise.ContainerRecreateRequest
 	for i := range 1000 {
-		requests = append(requests, *newCRR(pod, plan.Action{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
+		requests = append(requests, *newCRR(pod, plan.Write{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
 	}
 	attempts := toAttempts(requests, pod)
 	if len(attempts) != maxAttempts || attempts[0].Number != 1000-maxAttempts || attempts[maxAttempts-1].Number != 999 {

@@ -24,10 +24,10 @@ func TestObserver(t *testing.T) {
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	crr := newCRR(pod, plan.Action{Attempt: 2}, stopped.Now())
-	unlabelled := newCRR(pod, plan.Action{Attempt: 3}, stopped.Now())
+	crr := newCRR(pod, plan.Write{Attempt: 2}, stopped.Now())
+	unlabelled := newCRR(pod, plan.Write{Attempt: 3}, stopped.Now())
 	unlabelled.Labels = nil
-	elsewhere := newCRR(pod, plan.Action{Attempt: 4}, stopped.Now())
+	elsewhere := newCRR(pod, plan.Write{Attempt: 4}, stopped.Now())
 	elsewhere.Namespace = "other"
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {

@@ -39,7 +39,7 @@ type Swap struct {
 	SwappedAt metav1.Time `json:"swappedAt"`
 }
 
-// Terminator carries out mode Image.
+// Terminator executes mode Image.
 type Terminator struct {
 	Client client.Client
 	Clock  clock.PassiveClock
@@ -75,8 +75,13 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 	return attempts, nil
 }
 
-// Terminate swaps the images of the action's containers. It returns false when all of them have been swapped already.
-func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
+// Execute swaps the images of the write's containers. The result is Unchanged if all of them have been swapped already.
+func (t *Terminator) Execute(ctx context.Context, pod *corev1.Pod, write plan.Write) (terminator.Applied, error) {
+	changed, err := t.swap(ctx, pod, write)
+	return terminator.Judge(t.Mode(), changed, err)
+}
+
+func (t *Terminator) swap(ctx context.Context, pod *corev1.Pod, write plan.Write) (changed bool, err error) {
 	swaps, err := readSwaps(pod)
 	if err != nil {
 		return false, err
@@ -86,12 +91,12 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
-		image, wanted := action.Images[container.Name]
+		image, wanted := write.Images[container.Name]
 		if _, swapped := swaps[container.Name]; !wanted || swapped {
 			continue
 		}
 		swaps[container.Name] = Swap{
-			PodUID: pod.UID, Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: action.Attempt, SwappedAt: now,
+			PodUID: pod.UID, Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: write.Attempt, SwappedAt: now,
 		}
 		patch.Spec.Containers = append(patch.Spec.Containers, terminator.PodPatchContainer{Name: container.Name, Image: image})
 	}

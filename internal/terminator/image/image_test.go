@@ -90,9 +90,9 @@ func TestSwapIsOnePatch(t *testing.T) {
 			var sent patches
 			before := tc.pod.DeepCopy()
 			images := map[string]string{"proxy": "quick-exit:v1", "tunnel": "quick-exit:v2"}
-			changed, err := newTerminator(&sent).Terminate(t.Context(), tc.pod, plan.Action{Attempt: 1, Images: images})
-			if err != nil || !changed {
-				t.Fatalf("got changed %t, error %v", changed, err)
+			applied, err := newTerminator(&sent).Execute(t.Context(), tc.pod, plan.Write{Attempt: 1, Images: images})
+			if err != nil || applied.Result != terminator.Changed {
+				t.Fatalf("got %+v, error %v", applied, err)
 			}
 			want := `{"metadata":{"uid":"4a1b","resourceVersion":"17","annotations":{"sidecartermination.dev/image-swap":"{` + tc.record + `}"}},` +
 				`"spec":{"containers":` + tc.containers + `}}`
@@ -131,9 +131,9 @@ func TestRecordLength(t *testing.T) {
 			}
 			container := tc.pod.Spec.Containers[1].Name
 			var sent patches
-			action := plan.Action{Images: map[string]string{container: "quick-exit:v1"}}
-			if changed, err := newTerminator(&sent).Terminate(t.Context(), tc.pod, action); err != nil || !changed {
-				t.Fatalf("got changed %t, error %v", changed, err)
+			write := plan.Write{Images: map[string]string{container: "quick-exit:v1"}}
+			if applied, err := newTerminator(&sent).Execute(t.Context(), tc.pod, write); err != nil || applied.Result != terminator.Changed {
+				t.Fatalf("got %+v, error %v", applied, err)
 			}
 			var body terminator.PodPatch
 			if err := json.Unmarshal(sent.body, &body); err != nil {
@@ -153,17 +153,19 @@ func TestRecordLength(t *testing.T) {
 
 func TestNoChange(t *testing.T) {
 	broken := errors.New("broken")
+	swapped := withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
 	for name, tc := range map[string]struct {
 		pod    *corev1.Pod
 		server client.Client
-		want   error
+		want   terminator.Result
+		err    error
 	}{
-		"swapped before":      {withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`), nil, nil},
-		"error of the server": {newPod(), &patches{err: broken}, broken},
+		"swapped before":      {swapped, nil, terminator.Unchanged, nil},
+		"error of the server": {newPod(), &patches{err: broken}, "", broken},
 	} {
-		changed, err := newTerminator(tc.server).Terminate(t.Context(), tc.pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
-		if changed || !errors.Is(err, tc.want) {
-			t.Errorf("%s: got changed %t, error %v", name, changed, err)
+		applied, err := newTerminator(tc.server).Execute(t.Context(), tc.pod, plan.Write{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
+		if applied.Result != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("%s: got %+v, error %v", name, applied, err)
 		}
 	}
 }
@@ -208,9 +210,9 @@ func TestCorruptRecordStopsMode(t *testing.T) {
 			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrInvalidAnnotation) {
 				t.Errorf("Observe: got error %v, want ErrInvalidAnnotation", err)
 			}
-			action := plan.Action{Images: map[string]string{"proxy": "quick-exit:v1"}}
-			if _, err := newTerminator(nil).Terminate(t.Context(), pod, action); !errors.Is(err, terminator.ErrInvalidAnnotation) {
-				t.Errorf("Terminate: got error %v, want ErrInvalidAnnotation", err)
+			write := plan.Write{Images: map[string]string{"proxy": "quick-exit:v1"}}
+			if _, err := newTerminator(nil).Execute(t.Context(), pod, write); !errors.Is(err, terminator.ErrInvalidAnnotation) {
+				t.Errorf("Execute: got error %v, want ErrInvalidAnnotation", err)
 			}
 		})
 	}

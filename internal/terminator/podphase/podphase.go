@@ -26,7 +26,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,roleName=sidecar-termination-manager-outcome-role
 
-// Terminator marks pods and carries out mode PodPhase.
+// Terminator marks pods and executes mode PodPhase.
 type Terminator struct {
 	Client client.Client
 }
@@ -37,15 +37,16 @@ func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModePodPhase }
 // Observe returns nothing: package plan derives the attempt from the pod.
 func (t *Terminator) Observe(context.Context, *corev1.Pod) ([]plan.Attempt, error) { return nil, nil }
 
-// Terminate marks the pod so that its phase ends it, or writes phase Failed, as Mark does.
-func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
-	_, err := t.Mark(ctx, pod, *action.Mark)
-	return err == nil, err
+// Execute writes the mark to the pod. The answer has the pod as the admission policy has changed it. The result of a mark that records an
+// outcome or writes phase Failed is Stale if the pod has changed since it was read.
+func (t *Terminator) Execute(ctx context.Context, pod *corev1.Pod, write plan.Write) (terminator.Applied, error) {
+	marked, err := t.mark(ctx, pod, *write.Mark)
+	applied, err := terminator.Judge(t.Mode(), marked != nil && marked.ResourceVersion != pod.ResourceVersion, err)
+	applied.Pod = marked
+	return applied, err
 }
 
-// Mark writes the mark to the pod, and returns the pod as the admission policy has changed it. Repeating it is safe. A mark that
-// records an outcome or writes phase Failed returns a conflict when the pod has changed since it was read.
-func (t *Terminator) Mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
+func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
 	patch := terminator.NewPodPatch(pod)
 	patch.Metadata.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
 	patch.Metadata.Annotations = mark.Annotations(pod)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
@@ -82,7 +83,7 @@ func TestMarkIsOnePatch(t *testing.T) {
 			var sent patches
 			pod := newPod(tc.annotations)
 			tc.mark.IgnoredExitCodes = []string{"logs", "proxy"}
-			answer, err := newTerminator(&sent).Mark(t.Context(), pod, tc.mark)
+			applied, err := newTerminator(&sent).Execute(t.Context(), pod, plan.Write{Mark: &tc.mark})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +93,8 @@ func TestMarkIsOnePatch(t *testing.T) {
 			if sent.kind != types.StrategicMergePatchType {
 				t.Errorf("the patch has type %s; only a strategic merge keeps the other conditions", sent.kind)
 			}
-			if answer.Name != "job-1" || answer.Status.Phase != corev1.PodSucceeded {
-				t.Errorf("got pod %s with phase %q, want the server's answer", answer.Name, answer.Status.Phase)
+			if answer := applied.Pod; applied.Result != terminator.Changed || answer.Name != "job-1" || answer.Status.Phase != corev1.PodSucceeded {
+				t.Errorf("got %s, pod %s with phase %q, want the server's answer", applied.Result, answer.Name, answer.Status.Phase)
 			}
 			if diff := cmp.Diff(newPod(tc.annotations), pod); diff != "" {
 				t.Errorf("the pod, which may be shared with a cache, was modified (-before +after):\n%s", diff)
@@ -104,7 +105,7 @@ func TestMarkIsOnePatch(t *testing.T) {
 
 func TestMarkWithoutIgnoredExitCodes(t *testing.T) {
 	var sent patches
-	if _, err := newTerminator(&sent).Mark(t.Context(), newPod(nil), plan.Mark{}); err != nil {
+	if _, err := newTerminator(&sent).Execute(t.Context(), newPod(nil), plan.Write{Mark: &plan.Mark{}}); err != nil {
 		t.Fatal(err)
 	}
 	var body corev1.Pod
@@ -116,50 +117,32 @@ func TestMarkWithoutIgnoredExitCodes(t *testing.T) {
 	}
 }
 
-func TestTerminateMarks(t *testing.T) {
-	var marked, terminated patches
-	mark := plan.Mark{IgnoredExitCodes: []string{"proxy"}, End: v1alpha1.EndPodPhase}
-	if _, err := newTerminator(&marked).Mark(t.Context(), newPod(nil), mark); err != nil {
-		t.Fatal(err)
-	}
-	changed, err := newTerminator(&terminated).Terminate(t.Context(), newPod(nil), plan.Action{Mode: v1alpha1.ModePodPhase, Mark: &mark})
-	if err != nil || !changed {
-		t.Fatalf("got changed %t, error %v", changed, err)
-	}
-	if diff := cmp.Diff(string(marked.body), string(terminated.body)); diff != "" {
-		t.Errorf("patch (-Mark +Terminate):\n%s", diff)
-	}
-}
-
 func TestServerErrorIsReturned(t *testing.T) {
 	broken := errors.New("broken")
-	terminator := newTerminator(&patches{err: broken})
-	if pod, err := terminator.Mark(t.Context(), newPod(nil), plan.Mark{}); pod != nil || !errors.Is(err, broken) {
-		t.Errorf("Mark: got pod %v, error %v", pod, err)
-	}
-	if changed, err := terminator.Terminate(t.Context(), newPod(nil), plan.Action{Mark: &plan.Mark{}}); changed || !errors.Is(err, broken) {
-		t.Errorf("Terminate: got changed %t, error %v", changed, err)
+	applied, err := newTerminator(&patches{err: broken}).Execute(t.Context(), newPod(nil), plan.Write{Mark: &plan.Mark{}})
+	if applied != (terminator.Applied{}) || !errors.Is(err, broken) {
+		t.Errorf("got %+v, error %v", applied, err)
 	}
 }
 
 // Without a resourceVersion, the API server answers with Invalid if another pod has the name.
-func TestReplacedPodIsConflict(t *testing.T) {
+func TestReplacedPodIsStale(t *testing.T) {
 	invalid := func(path string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", field.ErrorList{field.Invalid(field.NewPath(path), "4a1b", "field is immutable")})
 	}
 	for name, tc := range map[string]struct {
 		err  error
-		want bool
+		want terminator.Result
 	}{
-		"another pod":         {invalid("metadata.uid"), true},
-		"another field":       {invalid("status.phase"), false},
-		"error without cause": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, false},
-		"conflict":            {apierrors.NewConflict(schema.GroupResource{}, "job-1", nil), true},
+		"another pod":         {invalid("metadata.uid"), terminator.Stale},
+		"another field":       {invalid("status.phase"), terminator.Denied},
+		"error without cause": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, terminator.Denied},
+		"conflict":            {apierrors.NewConflict(schema.GroupResource{}, "job-1", nil), terminator.Stale},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newTerminator(&patches{err: tc.err}).Mark(t.Context(), newPod(nil), plan.Mark{})
-			if apierrors.IsConflict(err) != tc.want {
-				t.Errorf("got error %v", err)
+			applied, err := newTerminator(&patches{err: tc.err}).Execute(t.Context(), newPod(nil), plan.Write{Mark: &plan.Mark{}})
+			if err != nil || applied.Result != tc.want {
+				t.Errorf("got %+v, error %v, want %s", applied, err, tc.want)
 			}
 		})
 	}
