@@ -50,14 +50,14 @@ type proposal struct {
 func newProposal(report explain.Report) *proposal {
 	p := &proposal{workloads: map[string]int{}}
 	for number := 1; ; number++ {
-		spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
+		policy := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
 		switch {
-		case spec == nil:
+		case policy == nil:
 			return p
 		case number == 1:
-			p.earlier = spec.DeepCopy()
+			p.earlier = policy.Spec.DeepCopy()
 		default:
-			p.earlier.Sidecars = append(p.earlier.Sidecars, spec.Sidecars...)
+			p.earlier.Sidecars = append(p.earlier.Sidecars, policy.Spec.Sidecars...)
 		}
 	}
 }

@@ -19,8 +19,9 @@ func (x *explainer) checkEnvFrom() {
 	if x.operator.Resolve.IgnoreEnv || len(undeclared) < 2 {
 		return
 	}
-	for _, container := range undeclared {
-		if !x.hasTerminated(container.Name) && mayDeclareByEnvFrom(container) {
+	for i := range x.Pod.Pod.Spec.Containers {
+		container := &x.Pod.Pod.Spec.Containers[i]
+		if slices.Contains(undeclared, container.Name) && !x.hasTerminated(container.Name) && mayDeclareByEnvFrom(container) {
 			x.add(SeverityNote, v1alpha1.ReasonInvalidEnv, container.Name,
 				"container %s has envFrom, which the operator cannot read: %s and %s have no effect there",
 				container.Name, v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage)

@@ -170,10 +170,11 @@ func filter[T any](all []T, matches func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(element T) bool { return !matches(element) })
 }
 
-func join(codes []int32, separator string) string {
+// join joins the texts of the elements.
+func join[T any](all []T, separator string) string {
 	var texts []string
-	for _, code := range codes {
-		texts = append(texts, fmt.Sprint(code))
+	for _, element := range all {
+		texts = append(texts, fmt.Sprint(element))
 	}
 	return strings.Join(texts, separator)
 }
