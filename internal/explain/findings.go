@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
 	if !IsJobType(x.Pod.Pod) {
-		if x.isDeclared() {
+		if len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0 {
 			x.add(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways)
 		}
 		return
@@ -47,8 +48,7 @@ func (x *explainer) findings(report Report) {
 		x.checkFailurePolicy()
 		x.checkDeletion()
 		x.mayHang()
-		x.checkEnvFrom()
-		x.checkEnvNames()
+		x.checkEnv()
 		x.checkNotSelecting()
 	}
 	x.checkDecision()
@@ -63,10 +63,6 @@ func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, fo
 	x.advise(&f)
 	x.found = append(x.found, f)
 	return &x.found[len(x.found)-1]
-}
-
-func (x *explainer) isDeclared() bool {
-	return len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
 }
 
 // isFinished reports whether the pod has finished, so that findings on what may go wrong no longer matter.
@@ -131,7 +127,7 @@ func (x *explainer) checkDecision() {
 		x.backoffLimitRisk(imagesSwapped(d.Actions))
 	}
 	for _, failure := range d.Failures {
-		x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message)
+		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}
 	if due := x.overdueBy(); due > overdue {
 		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
@@ -251,7 +247,7 @@ func (x *explainer) missingContainers() []missingContainers {
 		if len(missing) == 0 {
 			continue
 		}
-		message := fmt.Sprintf("names %s, which is not in the pod", join(missing, ", "))
+		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(texts(missing), ", "))
 		if x.Template {
 			message += " unless a webhook injects it"
 		}

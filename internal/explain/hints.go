@@ -80,8 +80,6 @@ func (x *explainer) advise(f *Finding) {
 	switch f.Reason {
 	case v1alpha1.ReasonMayHang:
 		x.adviseDeclaration(f)
-	case v1alpha1.ReasonAttemptFailed:
-		x.adviseAfterFailure(f)
 	case v1alpha1.ReasonInvalidAnnotation:
 		x.command(f, "kubectl -n %s annotate pod %s %s-", pod.Namespace, pod.Name, v1alpha1.AnnotationImageSwap)
 	}
@@ -113,11 +111,7 @@ func (x *explainer) command(f *Finding, format string, arguments ...any) {
 // patch adds a command that changes the policy.
 func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path string, value any) {
 	// A patch can be encoded.
-	encoded, _ := json.Marshal([]any{struct {
-		Operation string `json:"op"`
-		Path      string `json:"path"`
-		Value     any    `json:"value"`
-	}{operation, path, value}})
+	encoded, _ := json.Marshal([]any{map[string]any{"op": operation, "path": path, "value": value}})
 	target := "patch cstp " + policy.Name
 	if policy.Kind == resolve.KindNamespaced {
 		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
@@ -198,15 +192,14 @@ func (x *explainer) adviseSpelling(f *Finding, policy resolve.PolicyRef, entry m
 }
 
 // adviseAfterFailure says what may help after a failed attempt, by its mode and by the state of the container.
-func (x *explainer) adviseAfterFailure(f *Finding) {
-	i := slices.IndexFunc(x.decision.Failures, func(failure plan.Failure) bool { return failure.Message == f.Message })
+func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 	state, sidecar := x.state(x.Pod.Pod.Status.ContainerStatuses, f.Container), x.view.Sidecar(f.Container)
 	switch {
-	case i < 0 || state == nil || sidecar == nil:
-	case x.decision.Failures[i].Mode == v1alpha1.ModeImage && state.Waiting != nil:
+	case state == nil || sidecar == nil:
+	case mode == v1alpha1.ModeImage && state.Waiting != nil:
 		f.Hint = fmt.Sprintf("check the name of quick-exit image %s, whether the node may pull it, and whether it has the container's command", sidecar.Image)
 		x.command(f, "kubectl -n %s describe pod %s", x.Pod.Pod.Namespace, x.Pod.Pod.Name)
-	case x.decision.Failures[i].Mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
+	case mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
 		f.Hint = about[v1alpha1.ReasonOutcomeNotDecided].hint
 		x.command(f, checkCommand)
 	case sidecar.Policy != nil:

@@ -132,9 +132,13 @@ func (x *explainer) addInjection(injection sidecars.Injection) {
 	found.Hint = strings.Join(append([]string{policy}, injection.Ways()...), ", or ")
 }
 
-// InvalidManifest is the finding on a mistake in a manifest.
-func InvalidManifest(message string) Finding {
-	return finding(SeverityProblem, v1alpha1.ReasonInvalidManifest, "", message)
+// InvalidManifest returns the findings on mistakes in a manifest.
+func InvalidManifest(mistakes []string) []Finding {
+	var all []Finding
+	for _, mistake := range mistakes {
+		all = append(all, finding(SeverityProblem, v1alpha1.ReasonInvalidManifest, "", mistake))
+	}
+	return all
 }
 
 // NotChecked is the finding on something that lint could not check.

@@ -99,11 +99,9 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 
 // RejectedPolicy reports on a policy that the API server would reject with the errors.
 func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
-	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: []Finding{}}
-	for _, message := range errors {
-		refused := InvalidManifest(message)
-		refused.Hint = "correct the policy: kubectl explain sidecarterminationpolicy.spec"
-		result.Findings = append(result.Findings, refused)
+	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: InvalidManifest(errors)}
+	for i := range result.Findings {
+		result.Findings[i].Hint = "correct the policy: kubectl explain sidecarterminationpolicy.spec"
 	}
 	return result
 }

@@ -138,8 +138,10 @@ type NodeModes struct {
 	Reason  v1alpha1.Reason `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
 
-	node
-	options []plan.ModeOption
+	// crr is true if mode CRR may be served. certain is true if the pod can run on no other node type. present is true if the cluster is
+	// known to have such nodes.
+	crr, certain, present bool
+	options               []plan.ModeOption
 }
 
 // Attempt is one try of the operator to end sidecars.

@@ -57,7 +57,8 @@ type places map[Place]map[string]string
 
 // Trigger is a label or an annotation that asks for a sidecar or opts out of it. Values are compared without regard to case.
 type Trigger struct {
-	At  Place
+	At Place
+	// Key is the label or annotation, or its start if it ends in a slash. The rest of the key is then a name.
 	Key string
 	// On are the values that ask. Any other value opts out, unless Off says which values do.
 	On []string
@@ -65,8 +66,6 @@ type Trigger struct {
 	Off []string
 	// Any is true if every value that is not in Off asks.
 	Any bool
-	// Prefix is true if Key is the start of the key. The rest of the key is a name.
-	Prefix bool
 }
 
 // Native says when an injector adds its sidecar as a native one.
@@ -186,7 +185,7 @@ func (s *Sidecar) asked(namespace string, in places) []Injection {
 
 // keys returns the keys of the trigger that are present, sorted.
 func (t Trigger) keys(in places) []string {
-	if !t.Prefix {
+	if !strings.HasSuffix(t.Key, "/") {
 		return []string{t.Key}
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(in[t.At])), func(key string) bool {

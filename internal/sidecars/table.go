@@ -23,7 +23,7 @@ var Table = []Sidecar{
 	{
 		// The operator adds the annotation to the templates that its AuthProxyWorkloads select.
 		Injector: "Cloud SQL Proxy Operator", Containers: []string{"csql-{namespace}-{name}"},
-		Triggers: []Trigger{{At: PodAnnotation, Key: "cloudsql.cloud.google.com/", Prefix: true, Any: true}},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "cloudsql.cloud.google.com/", Any: true}},
 		Native:   Native{Setting: "sidecarType: initContainer of the AuthProxyWorkload"},
 		Page:     "https://github.com/GoogleCloudPlatform/cloud-sql-proxy-operator/blob/main/docs/api.md",
 	},
