@@ -82,9 +82,9 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 		return err
 	}
 	if ok {
-		l.check(pod, location{manifest.File, "", manifest.Position}, invalid(manifest.Mistakes))
+		l.check(pod, location{manifest.File, "", manifest.Position}, explain.InvalidManifest(manifest.Mistakes))
 	} else {
-		l.addObject(manifest, invalid(manifest.Mistakes))
+		l.addObject(manifest, explain.InvalidManifest(manifest.Mistakes))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error 
 		if template.NoRestartPolicy {
 			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
 		}
-		l.check(pod, location{manifest.File, template.Path, manifest.Position}, invalid(template.Mistakes))
+		l.check(pod, location{manifest.File, template.Path, manifest.Position}, explain.InvalidManifest(template.Mistakes))
 	}
 	for _, gap := range workload.Gaps {
 		findings = append(findings, explain.NotChecked(gap))
@@ -139,12 +139,4 @@ func (l *fileLinter) addObject(manifest source.Manifest, findings []explain.Find
 		object.GetKind(), object.GetNamespace(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"),
 		location{manifest.File, "", manifest.Position}, findings,
 	})
-}
-
-func invalid(mistakes []string) []explain.Finding {
-	var all []explain.Finding
-	for _, mistake := range mistakes {
-		all = append(all, explain.InvalidManifest(mistake))
-	}
-	return all
 }

@@ -201,11 +201,7 @@ func (r *result) add(report explain.Report, at location, further ...explain.Find
 // addPolicy adds the findings on a policy itself.
 func (r *result) addPolicy(policy explain.PolicyReport, at location) {
 	r.Summary.CheckedPolicies++
-	findings := policy.Findings
-	if !policy.Rejected {
-		findings = explain.Lint(findings)
-	}
-	if len(findings) > 0 {
+	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
 		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, findings})
 	}
 }
@@ -270,20 +266,15 @@ func (r *result) summaryLine(p *output.Printer) {
 	if len(r.Objects) > 0 {
 		unchecked = "; not checked: " + count(len(r.Objects), "object", "objects")
 	}
-	found := "no findings"
-	switch {
-	case len(r.Workloads) > 0:
-		found = count(len(r.Workloads), "has findings", "have findings")
-	case len(r.Policies) > 0:
-		found = "only policies have findings"
-	}
 	switch {
 	case r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies == 0:
 		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found%s", unchecked)
-	case len(r.Workloads)+len(r.Policies)+len(r.Objects) == 0:
-		p.Line("Checked %s: no findings", checked)
+	case len(r.Workloads) > 0:
+		p.Line("Checked %s: %s%s", checked, count(len(r.Workloads), "has findings", "have findings"), unchecked)
+	case len(r.Policies) > 0:
+		p.Line("Checked %s: only policies have findings%s", checked, unchecked)
 	default:
-		p.Line("Checked %s: %s%s", checked, found, unchecked)
+		p.Line("Checked %s: no findings%s", checked, unchecked)
 	}
 }
 

@@ -50,14 +50,14 @@ type proposal struct {
 func newProposal(report explain.Report) *proposal {
 	p := &proposal{workloads: map[string]int{}}
 	for number := 1; ; number++ {
-		spec := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
+		policy := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
 		switch {
-		case spec == nil:
+		case policy == nil:
 			return p
 		case number == 1:
-			p.earlier = spec.DeepCopy()
+			p.earlier = policy.Spec.DeepCopy()
 		default:
-			p.earlier.Sidecars = append(p.earlier.Sidecars, spec.Sidecars...)
+			p.earlier.Sidecars = append(p.earlier.Sidecars, policy.Spec.Sidecars...)
 		}
 	}
 }
@@ -96,12 +96,11 @@ func (r *result) policies() (string, error) {
 		if p.injected {
 			text.WriteString("# includeInjected: true instead declares whatever webhooks inject; it needs the operator's component include-injected\n")
 		}
-		for number := 1; len(sidecars) > 0; number++ {
-			if number > 1 {
+		number := 0
+		for spec.Sidecars = range slices.Chunk(sidecars, maxSidecars) {
+			if number++; number > 1 {
 				text.WriteString("---\n")
 			}
-			last := min(len(sidecars), maxSidecars)
-			spec.Sidecars, sidecars = sidecars[:last], sidecars[last:]
 			encoded, err := yaml.Marshal(map[string]any{
 				"apiVersion": v1alpha1.GroupVersion.String(), "kind": string(resolve.KindNamespaced),
 				"metadata": map[string]string{"namespace": namespace, "name": nameOf(number)}, "spec": spec,

@@ -16,9 +16,9 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
 // PolicyOf converts a policy of either kind, and returns false for other objects.
@@ -26,16 +26,13 @@ func PolicyOf(object client.Object) (explain.Policy, bool) {
 	switch policy := object.(type) {
 	case *v1alpha1.SidecarTerminationPolicy:
 		parsed, invalid := resolve.FromNamespaced(policy)
-		return explain.Policy{
-			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Parsed: parsed, Invalid: invalid,
-		}, true
+		parsed.Ref = resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
+		parsed.Spec = &policy.Spec.PolicySpec
+		return explain.Policy{Policy: parsed, Conditions: policy.Status.Conditions, Invalid: invalid}, true
 	case *v1alpha1.ClusterSidecarTerminationPolicy:
 		parsed, invalid := resolve.FromCluster(policy)
-		return explain.Policy{
-			Ref:  resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Parsed: parsed, Invalid: invalid,
-		}, true
+		parsed.Ref, parsed.Spec = resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name}, &policy.Spec.PolicySpec
+		return explain.Policy{Policy: parsed, Conditions: policy.Status.Conditions, Invalid: invalid}, true
 	}
 	return explain.Policy{}, false
 }
@@ -57,7 +54,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	}
 	pod.NamespaceLabels = namespace.Labels
 	if predicts {
-		pod.Injected = injectors.Predict(pod.Pod, injectors.Metadata{Labels: namespace.Labels, Annotations: namespace.Annotations})
+		pod.Injected = sidecars.Predict(pod.Pod, namespace)
 	}
 	for _, policy := range all {
 		if policy.Selects(pod.Pod, namespace.Labels) {

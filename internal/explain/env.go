@@ -12,18 +12,29 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// checkEnvFrom finds undeclared containers whose variables may come from a ConfigMap or a Secret, where they have no effect.
-// A single undeclared container is the main container, so its variables do not matter.
-func (x *explainer) checkEnvFrom() {
-	undeclared := x.undeclared()
-	if x.operator.Resolve.IgnoreEnv || len(undeclared) < 2 {
+// envNames are the environment variables that the operator reads.
+var envNames = []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode}
+
+// checkEnv finds variables that look like those of the operator and have no effect, and undeclared containers whose variables may come
+// from a ConfigMap or a Secret, where they have none. A single undeclared container is the main container, so its variables do not matter.
+func (x *explainer) checkEnv() {
+	if x.operator.Resolve.IgnoreEnv {
 		return
 	}
-	for _, container := range undeclared {
-		if !x.hasTerminated(container.Name) && mayDeclareByEnvFrom(container) {
-			x.add(SeverityNote, v1alpha1.ReasonInvalidEnv, container.Name,
+	undeclared := x.undeclared()
+	for i := range x.Pod.Pod.Spec.Containers {
+		container := &x.Pod.Pod.Spec.Containers[i]
+		name := container.Name
+		if len(undeclared) > 1 && slices.Contains(undeclared, name) && !x.hasTerminated(name) && mayDeclareByEnvFrom(container) {
+			x.add(SeverityNote, v1alpha1.ReasonInvalidEnv, name,
 				"container %s has envFrom, which the operator cannot read: %s and %s have no effect there",
-				container.Name, v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage)
+				name, v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage)
+		}
+		x.checkSpelling(container)
+		if x.view.Sidecar(name) == nil && !x.declaredDryRun(name) && ignoresExitCodeOnly(container) {
+			x.add(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, name,
+				"container %s: environment variable %s alone has no effect, because nothing declares the container a sidecar",
+				name, v1alpha1.EnvIgnoreExitCode)
 		}
 	}
 }
@@ -35,25 +46,6 @@ func mayDeclareByEnvFrom(container *corev1.Container) bool {
 		return !hasEnv(container, name) &&
 			slices.ContainsFunc(container.EnvFrom, func(s corev1.EnvFromSource) bool { return strings.HasPrefix(name, s.Prefix) })
 	})
-}
-
-// envNames are the environment variables that the operator reads.
-var envNames = []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode}
-
-// checkEnvNames finds variables that look like those of the operator and have no effect.
-func (x *explainer) checkEnvNames() {
-	if x.operator.Resolve.IgnoreEnv {
-		return
-	}
-	for i := range x.Pod.Pod.Spec.Containers {
-		container := &x.Pod.Pod.Spec.Containers[i]
-		x.checkSpelling(container)
-		if x.view.Sidecar(container.Name) == nil && !x.declaredDryRun(container.Name) && ignoresExitCodeOnly(container) {
-			x.add(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, container.Name,
-				"container %s: environment variable %s alone has no effect, because nothing declares the container a sidecar",
-				container.Name, v1alpha1.EnvIgnoreExitCode)
-		}
-	}
 }
 
 // checkSpelling finds at most one misspelling of each variable that the container does not have.

@@ -23,6 +23,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
 // noon is the time of the tests.
@@ -415,7 +416,7 @@ func TestFindings(t *testing.T) {
 			unchanged(t, "Explain", copied, w)
 			again := explain.Explain(w.Pod, w.operator, w.cluster, noon)
 			for _, policy := range w.Policies {
-				explain.DescribePolicy(explain.Policy{Ref: policy.Ref, Spec: policy.Spec}, []explain.Report{report}, w.operator)
+				explain.DescribePolicy(explain.Policy{Policy: policy}, []explain.Report{report}, w.operator)
 			}
 			explain.Lint(report.Findings)
 			unchanged(t, "DescribePolicy or Lint", again, report)
@@ -432,6 +433,33 @@ func TestFindings(t *testing.T) {
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("got %q, want %q; messages: %+v", got, tc.want, report.Findings)
+			}
+		})
+	}
+}
+
+// Each known sidecar that something injects or that a team adds by itself has a finding, unless something ends it.
+func TestKnownSidecarMayHangUnlessItIsEnded(t *testing.T) {
+	for _, known := range sidecars.Table {
+		name := strings.NewReplacer("{namespace}", "batch", "{name}", "orders").Replace(known.Containers[0])
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			if known.EndedBy == "" {
+				want = []string{"Problem " + name}
+			}
+			w := newFixture()
+			w.Pod.Pod.Spec.Containers[1].Name = name
+			added := newFixture()
+			added.Pod.Pod.Spec.Containers = added.Pod.Pod.Spec.Containers[:1]
+			added.Injected = []sidecars.Injection{{Sidecar: &sidecars.Sidecar{}, Container: name}}
+			for place, w := range map[string]*fixture{"in the pod": w, "injected": added} {
+				var got []string
+				for _, f := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings {
+					got = append(got, fmt.Sprintf("%s %s", f.Severity, f.Container))
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", place, diff)
+				}
 			}
 		})
 	}
@@ -576,7 +604,7 @@ func TestDescribePolicy(t *testing.T) {
 	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
 	describe := func(i int) explain.PolicyReport {
-		return explain.DescribePolicy(explain.Policy{Ref: w.Policies[i].Ref, Spec: w.Policies[i].Spec}, reports, w.operator)
+		return explain.DescribePolicy(explain.Policy{Policy: w.Policies[i]}, reports, w.operator)
 	}
 	if overridden := describe(0); len(overridden.Pods) != 0 || len(overridden.Findings) != 2 || overridden.Findings[0].Reason != v1alpha1.ReasonOverridden {
 		t.Errorf("the overridden policy has %+v", overridden)
@@ -588,7 +616,7 @@ func TestDescribePolicy(t *testing.T) {
 	if slices.ContainsFunc(enforced.Findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonOverridden }) {
 		t.Errorf("the enforced policy is overridden: %+v", enforced.Findings)
 	}
-	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil, w.operator)
+	invalid := explain.DescribePolicy(explain.Policy{Policy: w.Policies[1], Invalid: errors.New("cannot be parsed")}, nil, w.operator)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
 	}
@@ -629,7 +657,7 @@ func TestPoliciesThatAreNotRead(t *testing.T) {
 		"very many namespaces": {strings.Split("a,b,c,d,e,f,g", ","), "etl", "the operator does not watch namespace etl, but only a, b, c, d, e and 2 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := explain.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}
+			policy := explain.Policy{Policy: resolve.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}}
 			got := ""
 			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}).Findings {
 				if found.Reason == v1alpha1.ReasonNamespaceNotWatched {

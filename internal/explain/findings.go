@@ -15,6 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
 // Why the operator ignores a pod.
@@ -31,7 +32,7 @@ func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
 	if !IsJobType(x.Pod.Pod) {
-		if x.isDeclared() {
+		if len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0 {
 			x.add(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways)
 		}
 		return
@@ -47,8 +48,7 @@ func (x *explainer) findings(report Report) {
 		x.checkFailurePolicy()
 		x.checkDeletion()
 		x.mayHang()
-		x.checkEnvFrom()
-		x.checkEnvNames()
+		x.checkEnv()
 		x.checkNotSelecting()
 	}
 	x.checkDecision()
@@ -63,10 +63,6 @@ func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, fo
 	x.advise(&f)
 	x.found = append(x.found, f)
 	return &x.found[len(x.found)-1]
-}
-
-func (x *explainer) isDeclared() bool {
-	return len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
 }
 
 // isFinished reports whether the pod has finished, so that findings on what may go wrong no longer matter.
@@ -94,7 +90,7 @@ func (x *explainer) checkDryRun() {
 	before := len(x.found)
 	for _, sidecar := range x.resolution.DryRun.Sidecars {
 		switch {
-		case sidecar.Policy == nil || !x.isDryRun(*sidecar.Policy):
+		case sidecar.Policy == nil || x.policy(*sidecar.Policy).Spec.Enforcement.Acts():
 		case x.view.Sidecar(sidecar.Container) == nil:
 			f := x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
@@ -114,12 +110,6 @@ func (x *explainer) checkDryRun() {
 	}
 }
 
-func (x *explainer) isDryRun(ref resolve.PolicyRef) bool {
-	return slices.ContainsFunc(x.Policies, func(p resolve.Policy) bool {
-		return p.Ref == ref && !p.Spec.Enforcement.Acts()
-	})
-}
-
 // checkDecision finds what is wrong with the pod now, without reasons that are already found.
 func (x *explainer) checkDecision() {
 	d := x.decision
@@ -137,7 +127,7 @@ func (x *explainer) checkDecision() {
 		x.backoffLimitRisk(imagesSwapped(d.Writes))
 	}
 	for _, failure := range d.Failures {
-		x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message)
+		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}
 	if due := x.overdueBy(); due > overdue {
 		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
@@ -166,38 +156,39 @@ func (x *explainer) overdueBy() time.Duration {
 
 // checkOptOut says which label keeps the operator away.
 func (x *explainer) checkOptOut() {
-	if !resolve.OptedOut(x.Pod.Pod, x.operator.Resolve) {
-		return
+	pod, message := x.Pod.Pod, "label "+v1alpha1.LabelIgnore+" of %s keeps the operator away"
+	switch {
+	case !resolve.OptedOut(pod, x.operator.Resolve):
+	case pod.Labels[v1alpha1.LabelIgnore] != "true":
+		x.command(x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "namespace "+pod.Namespace),
+			"kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
+	default:
+		if f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "the pod"); !x.Template {
+			x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
+		}
 	}
-	where := "namespace " + x.Pod.Pod.Namespace
-	if x.Pod.Pod.Labels[v1alpha1.LabelIgnore] == "true" {
-		where = "the pod"
-	}
-	x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", "label %s of %s keeps the operator away", v1alpha1.LabelIgnore, where)
 }
 
 // checkOverrides says which policy takes precedence for a container, and why.
 func (x *explainer) checkOverrides() {
 	for _, override := range x.resolution.Overrides {
-		x.add(SeverityNote, v1alpha1.ReasonOverridden, override.Container, "%s takes precedence over %s for %s of container %s%s: %s",
-			override.By, override.Policy, override.Lost, override.Container, andOthers(override.Others), x.overrideRule(override))
+		x.add(SeverityNote, v1alpha1.ReasonOverridden, override.Container, "%s takes precedence over %s for %s: %s",
+			override.By, override.Policy, lost(override), x.overrideRule(override))
 	}
 }
 
-// andOthers returns the count of further containers, or nothing for none.
-func andOthers(others int) string {
-	if others == 0 {
-		return ""
+// lost says what a policy declares in vain.
+func lost(override resolve.Override) string {
+	text := fmt.Sprintf("%s of container %s", override.Lost, override.Container)
+	if override.Others > 0 {
+		text += fmt.Sprintf(" and %d more", override.Others)
 	}
-	return fmt.Sprintf(" and %d more", others)
+	return text
 }
 
 // overrideRule names the rule that gives precedence, in the order of internal/resolve.
 func (x *explainer) overrideRule(override resolve.Override) string {
-	find := func(ref resolve.PolicyRef) resolve.Policy {
-		return x.Policies[slices.IndexFunc(x.Policies, func(p resolve.Policy) bool { return p.Ref == ref })]
-	}
-	by, overridden := find(override.By), find(override.Policy)
+	by, overridden := x.policy(override.By), x.policy(override.Policy)
 	switch {
 	case by.Ref.Kind != overridden.Ref.Kind:
 		return "namespaced policies take precedence over cluster policies"
@@ -209,74 +200,57 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 	return "both have the same priority and age, and its name sorts first"
 }
 
-// missingContainers is a policy with the containers that it names and the pod does not have.
+// missingContainers are the containers that a policy names and the pod does not have.
 type missingContainers struct {
-	policy  resolve.PolicyRef
-	entries []missingEntry
-	message string
+	policy     resolve.PolicyRef
+	message    string
+	misspelled []missingEntry
 }
 
-// missingEntry is an entry of spec.sidecars or spec.mainContainers.
+// missingEntry is an entry of a policy's field, sidecars or mainContainers, with the JSON path of the name.
 type missingEntry struct {
-	sidecar bool
-	index   int
-	name    string
+	field, path, name string
 	// meant is the container of the pod that the name is a likely misspelling of, or empty.
 	meant string
 }
 
-func (m missingEntry) isMisspelled() bool { return m.meant != "" }
-
 func (m missingEntry) String() string {
-	if m.isMisspelled() {
+	if m.meant != "" {
 		return fmt.Sprintf("%s (did you mean %s?)", m.name, m.meant)
 	}
 	return m.name
-}
-
-// isMisspelled reports whether the policy probably means a container of the pod by another name.
-func (m missingContainers) isMisspelled() bool {
-	return slices.ContainsFunc(m.entries, missingEntry.isMisspelled)
 }
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
 	for _, missing := range x.missing {
 		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
-		if i := slices.IndexFunc(missing.entries, missingEntry.isMisspelled); i >= 0 {
-			f.Severity = SeverityWarning
-			x.adviseSpelling(f, missing.policy, missing.entries[i])
+		if len(missing.misspelled) > 0 {
+			f.Severity, f.lint = SeverityWarning, true
+			x.adviseSpelling(f, missing.policy, missing.misspelled[0])
 		}
 	}
 }
 
 // missingContainers lists the policies that name containers that the pod does not have. Policies often name more containers than
-// one pod has, so an existing pod must have none of them, or one with a similar name. Containers that a webhook will add count as the
-// pod's.
+// one pod has, so an existing pod must have none of them, or one with a similar name.
 func (x *explainer) missingContainers() []missingContainers {
-	var undeclared []string
-	for _, container := range x.undeclared() {
-		undeclared = append(undeclared, container.Name)
-	}
+	undeclared := x.undeclared()
 	var all []missingContainers
 	for _, policy := range x.Policies {
 		missing := x.missingFrom(policy, undeclared)
-		names := len(policy.Spec.Sidecars) + len(policy.Spec.MainContainers)
-		if !x.Template && len(missing) < names {
-			missing = filter(missing, missingEntry.isMisspelled)
+		misspelled := filter(missing, func(entry missingEntry) bool { return entry.meant != "" })
+		if !x.Template && len(missing) < len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) {
+			missing = misspelled
 		}
 		if len(missing) == 0 {
 			continue
 		}
-		var listed []string
-		for _, entry := range missing {
-			listed = append(listed, entry.String())
-		}
-		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(listed, ", "))
+		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(texts(missing), ", "))
 		if x.Template {
 			message += " unless a webhook injects it"
 		}
-		all = append(all, missingContainers{policy.Ref, missing, message})
+		all = append(all, missingContainers{policy.Ref, message, misspelled})
 	}
 	return all
 }
@@ -285,52 +259,54 @@ func (x *explainer) missingContainers() []missingContainers {
 // without a declaration, and a main container by one that the policy does not list.
 func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) []missingEntry {
 	var missing []missingEntry
-	add := func(entry missingEntry, candidates []string) {
-		if !hasContainer(x.Pod.Pod, entry.name) {
-			entry.meant = Similar(entry.name, candidates)
-			missing = append(missing, entry)
-		}
-	}
-	var unlisted []string
-	for i := range x.Pod.Pod.Spec.Containers {
-		if name := x.Pod.Pod.Spec.Containers[i].Name; policy.Role(x.Pod.Pod, name, x.operator.Resolve) != resolve.RoleMain {
-			unlisted = append(unlisted, name)
+	check := func(field, path, name string, candidates []string) {
+		if !x.hasContainer(name) {
+			missing = append(missing, missingEntry{field, path, name, Similar(name, candidates)})
 		}
 	}
 	for i, sidecar := range policy.Spec.Sidecars {
-		if !x.isInjected(sidecar.Name) {
-			add(missingEntry{sidecar: true, index: i, name: sidecar.Name}, undeclared)
-		}
+		check("sidecars", fmt.Sprintf("/spec/sidecars/%d/name", i), sidecar.Name, undeclared)
 	}
+	unlisted := filter(regularContainers(x.Pod.Pod), func(name string) bool {
+		return policy.Role(x.Pod.Pod, name, x.operator.Resolve) != resolve.RoleMain
+	})
 	for i, main := range policy.Spec.MainContainers {
-		add(missingEntry{index: i, name: string(main)}, unlisted)
+		check("mainContainers", fmt.Sprintf("/spec/mainContainers/%d", i), string(main), unlisted)
 	}
 	return missing
 }
 
-// hasContainer reports whether a container of the pod has the name, which may have stars.
-func hasContainer(pod *corev1.Pod, name string) bool {
+// hasContainer reports whether a container of the pod, or one that a webhook will add, has the name, which may have stars.
+func (x *explainer) hasContainer(name string) bool {
 	named := func(c corev1.Container) bool { return resolve.Matches(name, c.Name) }
-	return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
+	return slices.ContainsFunc(x.Pod.Pod.Spec.Containers, named) || slices.ContainsFunc(x.Pod.Pod.Spec.InitContainers, named) ||
+		slices.ContainsFunc(x.Injected, func(i sidecars.Injection) bool { return resolve.Matches(name, i.Container) })
+}
+
+// regularContainers lists the names of the pod's regular containers.
+func regularContainers(pod *corev1.Pod) []string {
+	var names []string
+	for i := range pod.Spec.Containers {
+		names = append(names, pod.Spec.Containers[i].Name)
+	}
+	return names
 }
 
 func finding(severity Severity, reason v1alpha1.Reason, container, message string) Finding {
-	return Finding{Severity: severity, Reason: reason, Container: container, Message: message, Hint: hints[reason]}
-}
-
-// maxNamespaces limits the namespaces that a message lists.
-const maxNamespaces = 5
-
-// watched lists the namespaces that the operator watches.
-func watched(operator settings.Decisions) string {
-	return safetext.List(operator.WatchNamespaces, maxNamespaces, ", ")
+	return Finding{Severity: severity, Reason: reason, Container: container, Message: message, Hint: about[reason].hint, lint: about[reason].lint}
 }
 
 // isWatched reports whether the operator watches the pod's namespace.
 func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
 
-func (x *explainer) notWatched() string {
-	return fmt.Sprintf("the operator does not watch namespace %s, but only %s", x.Pod.Pod.Namespace, watched(x.operator))
+func (x *explainer) notWatched() string { return notWatched(x.operator, x.Pod.Pod.Namespace) }
+
+// maxNamespaces limits the namespaces that a message lists.
+const maxNamespaces = 5
+
+// notWatched says which namespaces the operator watches instead of this one.
+func notWatched(operator settings.Decisions, namespace string) string {
+	return fmt.Sprintf("the operator does not watch namespace %s, but only %s", namespace, safetext.List(operator.WatchNamespaces, maxNamespaces, ", "))
 }
 
 // checkNamespace finds a pod with several containers in a namespace that the operator does not watch. In a pod with one there is no

@@ -9,54 +9,65 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// hints say by reason what to do next, where the pod does not matter. A mode that is unusable for one of these reasons becomes usable
-// that way.
-var hints = map[v1alpha1.Reason]string{
-	v1alpha1.ReasonRestartPolicyAlways:   "if the pod should end, set restartPolicy to Never or OnFailure",
-	v1alpha1.ReasonNoMainContainer:       "leave at least one container undeclared, or list the main containers under mainContainers",
-	v1alpha1.ReasonNativeSidecar:         "no action needed: Kubernetes ends native sidecars itself",
-	v1alpha1.ReasonInvalidSidecars:       "correct the annotation: at most 32 names of regular containers of the pod, separated by commas",
-	v1alpha1.ReasonOptedOut:              "remove the label if the operator should end the pod's sidecars",
-	v1alpha1.ReasonJobsForbidden:         "install the operator with component include-injected, or with the chart's value includeInjected",
-	v1alpha1.ReasonInvalidEnv:            "set a valid value instead of this one, valueFrom or envFrom, or name the container in a policy",
-	v1alpha1.ReasonInvalidAnnotation:     "remove the annotation, which makes the operator end the sidecars, possibly for the second time",
-	v1alpha1.ReasonPodTooLarge:           "split the pod",
-	v1alpha1.ReasonInternalError:         "report the messages about this pod in the operator's log",
-	v1alpha1.ReasonDryRun:                "set enforcement to Enforce in the policy to let it act",
-	v1alpha1.ReasonNodeKindUnknown:       "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command",
-	v1alpha1.ReasonNamespaceNotWatched:   "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload",
-	v1alpha1.ReasonNoQuickExitImage:      "set image in the policy, or the operator's --quick-exit-image",
-	v1alpha1.ReasonImageNotAllowed:       "use an image that --allowed-quick-exit-image of the operator lists, or remove image",
-	v1alpha1.ReasonCRRUnavailable:        "install OpenKruise",
-	v1alpha1.ReasonModeDisabled:          "run the operator with the flag that the message names set to Enabled",
-	v1alpha1.ReasonGracePeriodTooLong:    "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy",
-	v1alpha1.ReasonOutcomeNotDecided:     "install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later",
-	v1alpha1.ReasonUnknownSetting:        "upgrade the operator, which is older than the policy's CRD, or set the field to another value",
-	v1alpha1.ReasonMirrorPod:             "remove the manifest of the static pod from its node",
-	v1alpha1.ReasonExitCodesRespected:    "set exitCodePolicy to Ignore",
-	v1alpha1.ReasonRestartsAllContainers: "remove the rule RestartAllContainers from the sidecar",
-	v1alpha1.ReasonBackoffLimitRisk:      "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
-	v1alpha1.ReasonCommandNotCovered:     "use an image that covers the command",
-	v1alpha1.ReasonWriteRefused:          "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
-	v1alpha1.ReasonIneffectiveEnv:        "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy",
-	v1alpha1.ReasonContainerNotFound:     "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
-	v1alpha1.ReasonInvalidSelector:       "correct the selector: its operators are In, NotIn, Exists and DoesNotExist",
-	v1alpha1.ReasonStuck:                 "read the log of the sidecar and the failed attempts",
-	v1alpha1.ReasonAttemptFailed:         "if the sidecar needs more time, raise terminationDeadlineSeconds",
-	v1alpha1.ReasonDeletedWhileEnding:    "if the sidecars need their token, log or grace period, set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0",
-	v1alpha1.ReasonForeignFinalizer:      "if the sidecars need their grace period, do not delete the pod before its sidecars have ended (ttlSecondsAfterFinished, history limits, workflow engines), or use mode Image or CRR, which do not use the phase",
-	v1alpha1.ReasonOverdue:               "check that the operator is running and has its permissions",
-	v1alpha1.ReasonMayHang:               "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers",
-	v1alpha1.ReasonInvalidManifest:       "correct the field that the message names",
-	v1alpha1.ReasonNotChecked:            "if the object creates no pods that finish, exclude it with --ignore-kind KIND.GROUP; otherwise lint a manifest of its pods",
+// remark is what findings with a reason have in common, where the pod does not matter.
+type remark struct {
+	// hint says what to do next. A mode that is unusable for the reason becomes usable that way. A reason whose findings have hints of
+	// their own has none here.
+	hint string
+	// check is true if checkCommand may say more.
+	check bool
+	// lint is true for declarations that are missing, ineffective, or have unintended effects: lint shows these findings.
+	lint bool
+	// ofPod is true if the finding on a pod does not concern each policy that selects it.
+	ofPod bool
+}
+
+// about has the remarks on reasons.
+var about = map[v1alpha1.Reason]remark{
+	v1alpha1.ReasonRestartPolicyAlways:         {hint: "if the pod should end, set restartPolicy to Never or OnFailure", lint: true},
+	v1alpha1.ReasonNoMainContainer:             {hint: "leave at least one container undeclared, or list the main containers under mainContainers", lint: true},
+	v1alpha1.ReasonNativeSidecar:               {hint: "no action needed: Kubernetes ends native sidecars itself"},
+	v1alpha1.ReasonInvalidSidecars:             {hint: "correct the annotation: at most 32 names of regular containers of the pod, separated by commas", lint: true, ofPod: true},
+	v1alpha1.ReasonOptedOut:                    {hint: "remove the label if the operator should end the pod's sidecars"},
+	v1alpha1.ReasonJobsForbidden:               {hint: "install the operator with component include-injected, or with the chart's value includeInjected"},
+	v1alpha1.ReasonInvalidEnv:                  {hint: "set a valid value instead of this one, valueFrom or envFrom, or name the container in a policy", lint: true},
+	v1alpha1.ReasonInvalidAnnotation:           {hint: "remove the annotation, which makes the operator end the sidecars, possibly for the second time"},
+	v1alpha1.ReasonPodTooLarge:                 {hint: "split the pod"},
+	v1alpha1.ReasonInternalError:               {hint: "report the messages about this pod in the operator's log"},
+	v1alpha1.ReasonDryRun:                      {hint: "set enforcement to Enforce in the policy to let it act"},
+	v1alpha1.ReasonNodeKindUnknown:             {hint: "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command"},
+	v1alpha1.ReasonNamespaceNotWatched:         {hint: "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload", lint: true, check: true},
+	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy, or the operator's --quick-exit-image"},
+	v1alpha1.ReasonImageNotAllowed:             {hint: "use an image that --allowed-quick-exit-image of the operator lists, or remove image", check: true},
+	v1alpha1.ReasonCRRUnavailable:              {hint: "install OpenKruise", check: true},
+	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled"},
+	v1alpha1.ReasonGracePeriodTooLong:          {hint: "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy"},
+	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later", check: true},
+	v1alpha1.ReasonUnknownSetting:              {hint: "upgrade the operator, which is older than the policy's CRD, or set the field to another value"},
+	v1alpha1.ReasonMirrorPod:                   {hint: "remove the manifest of the static pod from its node"},
+	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore"},
+	v1alpha1.ReasonRestartsAllContainers:       {hint: "remove the rule RestartAllContainers from the sidecar"},
+	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit"},
+	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true},
+	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},
+	v1alpha1.ReasonIneffectiveEnv:              {hint: "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy", lint: true},
+	v1alpha1.ReasonContainerNotFound:           {hint: "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry", ofPod: true},
+	v1alpha1.ReasonInvalidSelector:             {hint: "correct the selector: its operators are In, NotIn, Exists and DoesNotExist", lint: true},
+	v1alpha1.ReasonStuck:                       {hint: "read the log of the sidecar and the failed attempts"},
+	v1alpha1.ReasonAttemptFailed:               {hint: "if the sidecar needs more time, raise terminationDeadlineSeconds"},
+	v1alpha1.ReasonDeletedWhileEnding:          {hint: "if the sidecars need their token, log or grace period, set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0", lint: true},
+	v1alpha1.ReasonForeignFinalizer:            {hint: "if the sidecars need their grace period, do not delete the pod before its sidecars have ended (ttlSecondsAfterFinished, history limits, workflow engines), or use mode Image or CRR, which do not use the phase", lint: true},
+	v1alpha1.ReasonOverdue:                     {hint: "check that the operator is running and has its permissions", check: true},
+	v1alpha1.ReasonMayHang:                     {hint: "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers", lint: true, ofPod: true},
+	v1alpha1.ReasonInvalidManifest:             {hint: "correct the field that the message names", lint: true},
+	v1alpha1.ReasonNotChecked:                  {hint: "if the object creates no pods that finish, exclude it with --ignore-kind KIND.GROUP; otherwise lint a manifest of its pods", lint: true},
+	v1alpha1.ReasonSidecarMatchesFailurePolicy: {lint: true},
 }
 
 // checkCommand examines the operator and OpenKruise.
@@ -69,18 +80,10 @@ func (x *explainer) advise(f *Finding) {
 	switch f.Reason {
 	case v1alpha1.ReasonMayHang:
 		x.adviseDeclaration(f)
-	case v1alpha1.ReasonAttemptFailed:
-		x.adviseAfterFailure(f)
-	case v1alpha1.ReasonOptedOut:
-		if pod.Labels[v1alpha1.LabelIgnore] != "true" {
-			x.command(f, "kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
-		} else if !x.Template {
-			x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
-		}
 	case v1alpha1.ReasonInvalidAnnotation:
 		x.command(f, "kubectl -n %s annotate pod %s %s-", pod.Namespace, pod.Name, v1alpha1.AnnotationImageSwap)
-	case v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue,
-		v1alpha1.ReasonWriteRefused, v1alpha1.ReasonOutcomeNotDecided:
+	}
+	if about[f.Reason].check {
 		x.command(f, checkCommand)
 	}
 	stuck := x.decision.Stage == plan.StageStuck && f.Reason == x.decision.Reason
@@ -108,11 +111,7 @@ func (x *explainer) command(f *Finding, format string, arguments ...any) {
 // patch adds a command that changes the policy.
 func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path string, value any) {
 	// A patch can be encoded.
-	encoded, _ := json.Marshal([]any{struct {
-		Operation string `json:"op"`
-		Path      string `json:"path"`
-		Value     any    `json:"value"`
-	}{operation, path, value}})
+	encoded, _ := json.Marshal([]any{map[string]any{"op": operation, "path": path, "value": value}})
 	target := "patch cstp " + policy.Name
 	if policy.Kind == resolve.KindNamespaced {
 		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
@@ -153,14 +152,12 @@ func (x *explainer) alternative(f *Finding, way string) {
 // adviseDeclaration says in which policy to declare a container that may keep the pod from finishing.
 func (x *explainer) adviseDeclaration(f *Finding) {
 	isCause := func(entry missingEntry) bool {
-		if entry.meant == "" || !entry.sidecar {
-			return entry.meant != "" // a main container that is spelled correctly makes all others sidecars
-		}
-		return f.Container == entry.meant || f.Container == "" && !x.isKnownSidecar(entry.meant)
+		// A main container that is spelled correctly makes all others sidecars.
+		return entry.field == "mainContainers" || f.Container == entry.meant || f.Container == "" && x.knownBy(entry.meant) == ""
 	}
 	for _, missing := range x.missing {
-		if i := slices.IndexFunc(missing.entries, isCause); i >= 0 {
-			x.adviseSpelling(f, missing.policy, missing.entries[i])
+		if i := slices.IndexFunc(missing.misspelled, isCause); i >= 0 {
+			x.adviseSpelling(f, missing.policy, missing.misspelled[i])
 			return
 		}
 	}
@@ -169,8 +166,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 		return
 	}
 	for _, policy := range x.NotSelecting {
-		container := []*corev1.Container{{Name: f.Container}}
-		if n := whyNotSelecting(policy, &x.Pod, container); n.relevant && n.hint != "" {
+		if n := whyNotSelecting(policy, &x.Pod, []string{f.Container}); n.relevant && n.hint != "" {
 			f.Hint = fmt.Sprintf("let %s select the pod: %s", policy.Ref, n.hint)
 			return
 		}
@@ -191,25 +187,20 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 
 // adviseSpelling says how to correct a name in a policy.
 func (x *explainer) adviseSpelling(f *Finding, policy resolve.PolicyRef, entry missingEntry) {
-	field, path := "mainContainers", fmt.Sprintf("/spec/mainContainers/%d", entry.index)
-	if entry.sidecar {
-		field, path = "sidecars", fmt.Sprintf("/spec/sidecars/%d/name", entry.index)
-	}
-	f.Hint = fmt.Sprintf("change %s to %s in spec.%s of %s", entry.name, entry.meant, field, policy)
-	x.patch(f, policy, "replace", path, entry.meant)
+	f.Hint = fmt.Sprintf("change %s to %s in spec.%s of %s", entry.name, entry.meant, entry.field, policy)
+	x.patch(f, policy, "replace", entry.path, entry.meant)
 }
 
 // adviseAfterFailure says what may help after a failed attempt, by its mode and by the state of the container.
-func (x *explainer) adviseAfterFailure(f *Finding) {
-	i := slices.IndexFunc(x.decision.Failures, func(failure plan.Failure) bool { return failure.Message == f.Message })
+func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 	state, sidecar := x.state(x.Pod.Pod.Status.ContainerStatuses, f.Container), x.view.Sidecar(f.Container)
 	switch {
-	case i < 0 || state == nil || sidecar == nil:
-	case x.decision.Failures[i].Mode == v1alpha1.ModeImage && state.Waiting != nil:
+	case state == nil || sidecar == nil:
+	case mode == v1alpha1.ModeImage && state.Waiting != nil:
 		f.Hint = fmt.Sprintf("check the name of quick-exit image %s, whether the node may pull it, and whether it has the container's command", sidecar.Image)
 		x.command(f, "kubectl -n %s describe pod %s", x.Pod.Pod.Namespace, x.Pod.Pod.Name)
-	case x.decision.Failures[i].Mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
-		f.Hint = hints[v1alpha1.ReasonOutcomeNotDecided]
+	case mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
+		f.Hint = about[v1alpha1.ReasonOutcomeNotDecided].hint
 		x.command(f, checkCommand)
 	case sidecar.Policy != nil:
 		f.Hint = fmt.Sprintf("if the sidecar needs more time, raise terminationDeadlineSeconds in %s", sidecar.Policy)
@@ -221,7 +212,7 @@ func (x *explainer) adviseAfterFailure(f *Finding) {
 func (x *explainer) adviseMode(f *Finding, sidecar resolve.Sidecar, options []plan.ModeOption) {
 	f.Hint = ""
 	for _, option := range options {
-		way := hints[option.Reason]
+		way := about[option.Reason].hint
 		if way != "" && !strings.Contains(f.Hint, way) {
 			x.alternative(f, way)
 		}

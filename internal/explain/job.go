@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // checkFailurePolicy finds rules of the Job's podFailurePolicy that match a stopped sidecar after a main container has failed.
@@ -55,7 +56,7 @@ func (x *explainer) mainMayFail() bool {
 // counts on purpose.
 func (x *explainer) stoppedAfterFailure() (regular, native []string) {
 	for _, sidecar := range x.view.Sidecars {
-		keepsExitCode := func(on node) bool {
+		keepsExitCode := func(on NodeModes) bool {
 			options := plan.ModeOptions(x.snapshotOn(on, 1), sidecar)
 			first := slices.IndexFunc(options, plan.ModeOption.Usable)
 			return first >= 0 && options[first].Mode != v1alpha1.ModeImage
@@ -91,7 +92,7 @@ func (x *explainer) checkRule(rule *batchv1.PodFailurePolicyRule, index int, reg
 	if len(names) == 0 || named && len(codes) == 0 || consequences[rule.Action] == "" {
 		return
 	}
-	severity, exits := SeverityWarning, fmt.Sprintf("exits with %s when it is stopped", join(codes, " or "))
+	severity, exits := SeverityWarning, fmt.Sprintf("exits with %s when it is stopped", strings.Join(texts(codes), " or "))
 	if len(codes) == 0 {
 		severity, exits = SeverityNote, "exits with a code that the rule matches"
 	}
@@ -135,16 +136,11 @@ func (x *explainer) failurePolicyHint(named, imageHelps bool) string {
 // describeRule names the action and some of the codes of a rule.
 func describeRule(rule *batchv1.PodFailurePolicyRule) string {
 	const few = 5
-	values := rule.OnExitCodes.Values
-	codes := join(values[:min(few, len(values))], ", ")
-	if more := len(values) - few; more > 0 {
-		codes += fmt.Sprintf(" and %d more", more)
-	}
+	codes, noun := safetext.List(texts(rule.OnExitCodes.Values), few, ", "), "exit codes"
 	if rule.OnExitCodes.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn {
 		codes = "other than " + codes
 	}
-	noun := "exit codes"
-	if len(values) == 1 {
+	if len(rule.OnExitCodes.Values) == 1 {
 		noun = "exit code"
 	}
 	return fmt.Sprintf("%s on %s %s", rule.Action, noun, codes)
@@ -152,13 +148,8 @@ func describeRule(rule *batchv1.PodFailurePolicyRule) string {
 
 // matchesCode reports whether the rule matches a container that exited with the code, which is not 0.
 func matchesCode(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, code int32) bool {
-	switch rule.Operator {
-	case batchv1.PodFailurePolicyOnExitCodesOpIn:
-		return slices.Contains(rule.Values, code)
-	case batchv1.PodFailurePolicyOnExitCodesOpNotIn:
-		return !slices.Contains(rule.Values, code)
-	}
-	return false
+	listed := slices.Contains(rule.Values, code)
+	return rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && listed || rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !listed
 }
 
 func isNativeSidecar(container *corev1.Container) bool {
@@ -170,12 +161,13 @@ func filter[T any](all []T, matches func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(element T) bool { return !matches(element) })
 }
 
-func join(codes []int32, separator string) string {
+// texts returns the elements as text.
+func texts[T any](all []T) []string {
 	var texts []string
-	for _, code := range codes {
-		texts = append(texts, fmt.Sprint(code))
+	for _, element := range all {
+		texts = append(texts, fmt.Sprint(element))
 	}
-	return strings.Join(texts, separator)
+	return texts
 }
 
 // Deletion is when Kubernetes deletes a finished Job and its pods.
@@ -223,7 +215,7 @@ func (x *explainer) checkDeletion() {
 func (x *explainer) sidecarsAfterPhase() []string {
 	var names []string
 	for _, sidecar := range x.view.Sidecars {
-		if slices.ContainsFunc(x.nodeModes(sidecar), NodeModes.endsByPhase) {
+		if slices.ContainsFunc(x.nodeModes(sidecar), func(on NodeModes) bool { return on.first() == v1alpha1.ModePodPhase }) {
 			names = append(names, sidecar.Container)
 		}
 	}

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
 // mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
@@ -22,49 +24,39 @@ import (
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() {
 	x.undeclaredInjections()
-	others, known := x.undeclared(), 0
-	if mains := slices.DeleteFunc(slices.Clone(x.view.Mains), x.isKnownSidecar); len(mains) > 0 {
-		others = slices.DeleteFunc(others, func(container *corev1.Container) bool {
-			why := knownSidecar(container)
-			if why != "" && !x.hasTerminated(container.Name) {
-				known++
-				x.add(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
-					"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, why)
+	others := x.undeclared()
+	if slices.ContainsFunc(x.view.Mains, func(name string) bool { return x.knownBy(name) == "" }) {
+		others = filter(others, func(name string) bool {
+			known := x.knownBy(name)
+			if known != "" && !x.hasTerminated(name) {
+				x.add(SeverityProblem, v1alpha1.ReasonMayHang, name,
+					"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", name, known)
 			}
-			return why != ""
+			return known == ""
 		})
 	}
-	var names []string
-	for _, container := range others {
-		names = append(names, container.Name)
-	}
 	switch {
-	case len(names)+known < 2:
-	case slices.ContainsFunc(names, x.hasTerminated):
-		x.leftRunning(names)
-	case len(names) > 1:
+	case len(others) < 2:
+	case slices.ContainsFunc(others, x.hasTerminated):
+		x.leftRunning(others)
+	default:
 		x.add(SeverityWarning, v1alpha1.ReasonMayHang, "",
-			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(names, ", "))
+			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(others, ", "))
 	}
 }
 
-// isKnownSidecar reports whether the container looks like a well-known sidecar.
-func (x *explainer) isKnownSidecar(name string) bool {
+// knownBy returns the name or the image by which the regular container is a known sidecar, or nothing.
+func (x *explainer) knownBy(name string) string {
 	i := slices.IndexFunc(x.Pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	return i >= 0 && knownSidecar(&x.Pod.Pod.Spec.Containers[i]) != ""
+	return sidecars.KnownBy(&x.Pod.Pod.Spec.Containers[i])
 }
 
 // undeclared lists the regular containers without a declaration, except those that end without one.
-func (x *explainer) undeclared() []*corev1.Container {
-	var undeclared []*corev1.Container
-	for i := range x.Pod.Pod.Spec.Containers {
-		container := &x.Pod.Pod.Spec.Containers[i]
-		if x.view.Sidecar(container.Name) == nil && !x.declaredMain(container.Name) && !x.declaredDryRun(container.Name) &&
-			!slices.Contains(x.EndedByOthers, container.Name) {
-			undeclared = append(undeclared, container)
-		}
-	}
-	return undeclared
+func (x *explainer) undeclared() []string {
+	return filter(regularContainers(x.Pod.Pod), func(name string) bool {
+		return x.view.Sidecar(name) == nil && !x.declaredMain(name) && !x.declaredDryRun(name) &&
+			!slices.Contains(x.EndedByOthers, name) && !sidecars.EndedByOthers(name)
+	})
 }
 
 // leftRunning finds containers that still run after others have terminated. If the pod has declared sidecars, such a container is
@@ -97,48 +89,56 @@ func (x *explainer) declaredDryRun(name string) bool {
 	return x.resolution.DryRun != nil && x.resolution.DryRun.Sidecar(name) != nil
 }
 
-// knownNames are the names that injectors and charts give to sidecars.
-var knownNames = []string{
-	"alloydb-auth-proxy", "aws-for-fluent-bit", "cloud-sql-proxy", "cloudsql-proxy", "consul-dataplane", "daprd", "datadog-agent",
-	"dind", "envoy", "envoy-sidecar", "filebeat", "fluent-bit", "fluentbit", "fluentd", "gke-gcsfuse-sidecar", "istio-proxy",
-	"jaeger-agent", "kuma-sidecar", "linkerd-proxy", "oauth2-proxy", "opentelemetry-collector", "otc-container", "otel-collector",
-	"pgbouncer", "promtail", "telegraf", "vault-agent", "vector", "xray-daemon",
-}
-
-// knownImages are the last parts of the image repositories of sidecars.
-var knownImages = []string{
-	"alloy", "alloydb-auth-proxy", "aws-for-fluent-bit", "aws-xray-daemon", "cloud-sql-proxy", "cloudsql-docker", "consul-dataplane",
-	"daprd", "datadog-agent", "envoy", "filebeat", "fluent-bit", "fluentd", "gce-proxy", "jaeger-agent", "kuma-dp", "linkerd-proxy",
-	"oauth2-proxy", "opentelemetry-collector", "opentelemetry-collector-contrib", "pgbouncer", "promtail", "proxyv2", "telegraf",
-	"vector",
-}
-
-// knownSidecar returns the name or image that marks the container as a well-known sidecar, or nothing.
-func knownSidecar(container *corev1.Container) string {
-	if slices.Contains(knownNames, container.Name) {
-		return "name " + container.Name
+// undeclaredInjections finds containers that a webhook adds to the pods of a template, that nothing declares, and that nothing ends.
+func (x *explainer) undeclaredInjections() {
+	if len(x.Injected) == 0 {
+		return
 	}
-	repository, _, _ := strings.Cut(container.Image, "@")
-	last := repository[strings.LastIndex(repository, "/")+1:]
-	last, _, _ = strings.Cut(last, ":")
-	if slices.Contains(knownImages, last) {
-		return "image " + last
+	after := *x
+	after.Pod.Pod = x.Pod.Pod.DeepCopy()
+	for _, injection := range x.Injected {
+		after.Pod.Pod.Spec.Containers = append(after.Pod.Pod.Spec.Containers, corev1.Container{Name: injection.Container})
 	}
-	return ""
+	after.operator.Resolve.Injected = resolve.Injected(after.Pod.Pod, x.JobContainers)
+	after.resolution = resolve.Resolve(after.Pod.Pod, x.Policies, after.operator.Resolve)
+	after.view = after.resolution.Enforced
+	undeclared := after.undeclared()
+	for _, injection := range x.Injected {
+		if slices.Contains(undeclared, injection.Container) && (injection.IsNative == nil || !*injection.IsNative) {
+			x.addInjection(injection)
+		}
+	}
 }
 
-// lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.
-var lintReasons = []v1alpha1.Reason{
-	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonInvalidEnv,
-	v1alpha1.ReasonInvalidSidecars, v1alpha1.ReasonIneffectiveEnv,
-	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
-	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
-	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked, v1alpha1.ReasonNamespaceNotWatched,
+func (x *explainer) addInjection(injection sidecars.Injection) {
+	severity, native := SeverityProblem, ""
+	switch since := injection.Native.Since; {
+	case injection.IsNative != nil:
+		// The pod opts out of a native sidecar.
+	case since != "":
+		severity = SeverityWarning
+		native = fmt.Sprintf(" before %s %s. From %s on it is a native sidecar, if the nodes run Kubernetes %s or later",
+			injection.Injector, since, since, injection.Native.Kubernetes)
+	case injection.Native.Setting != "":
+		severity = SeverityWarning
+		native = " without " + injection.Native.Setting
+	}
+	found := x.add(severity, v1alpha1.ReasonMayHang, injection.Container,
+		"%s adds container %s (%s), which is not declared a sidecar: the pod may never finish%s", injection.Injector, injection.Container, injection.Cause, native)
+	policy := "list it under sidecars in a SidecarTerminationPolicy"
+	if injection.Preset != "" {
+		policy += " (config/presets/" + injection.Preset + ")"
+	}
+	found.Hint = strings.Join(append([]string{policy}, injection.Ways()...), ", or ")
 }
 
-// InvalidManifest is the finding on a mistake in a manifest.
-func InvalidManifest(message string) Finding {
-	return finding(SeverityProblem, v1alpha1.ReasonInvalidManifest, "", message)
+// InvalidManifest returns the findings on mistakes in a manifest.
+func InvalidManifest(mistakes []string) []Finding {
+	var all []Finding
+	for _, mistake := range mistakes {
+		all = append(all, finding(SeverityProblem, v1alpha1.ReasonInvalidManifest, "", mistake))
+	}
+	return all
 }
 
 // NotChecked is the finding on something that lint could not check.
@@ -151,19 +151,9 @@ func LeftAlone(message string) Finding {
 	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotChecked, Message: message}
 }
 
-// Lint returns the findings on missing and ineffective declarations. In a pod that may hang, these are also the policies that do not
-// select it.
+// Lint returns the findings on missing and ineffective declarations.
 func Lint(findings []Finding) []Finding {
-	hangs := slices.ContainsFunc(findings, func(f Finding) bool { return f.Reason == v1alpha1.ReasonMayHang })
-	return filter(findings, func(f Finding) bool {
-		switch f.Reason {
-		case v1alpha1.ReasonNotSelected:
-			return hangs
-		case v1alpha1.ReasonContainerNotFound:
-			return f.Severity == SeverityWarning
-		}
-		return slices.Contains(lintReasons, f.Reason)
-	})
+	return filter(findings, func(f Finding) bool { return f.lint })
 }
 
 // IsJobType reports whether the restartPolicy lets the pod finish.

@@ -16,51 +16,35 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// node is a node type that the pod runs on or may run on.
-type node struct {
-	name string
-	kind plan.NodeKind
-	crr  bool
-	// certain is true if the pod can run on no other node type. present is true if the cluster is known to have such nodes.
-	certain, present bool
-}
-
 // nodeNames are the names of the kinds of node that are not real.
 var nodeNames = map[plan.NodeKind]string{
 	plan.NodeNotRead: "any node", plan.NodeDaemonless: "node without OpenKruise's daemon", plan.NodeVirtual: "virtual node",
 }
 
-// nodes lists the node types that the pod runs on or may run on.
-func (x *explainer) nodes() []node {
-	kind, crr := cmp.Or(x.operator.NodeKindRules.All, x.Node), x.kruise()
+// nodes lists the node types that the pod runs on or may run on, without their modes.
+func (x *explainer) nodes() []NodeModes {
+	kind, crr := cmp.Or(x.operator.NodeKindRules.All, x.Node), x.cluster.Kruise != nil && *x.cluster.Kruise
 	if name := nodeNames[kind]; name != "" {
-		return []node{{name: name, kind: kind, crr: crr, certain: true}}
+		return []NodeModes{{NodeType: name, NodeKind: kind, crr: crr, certain: true}}
 	}
-	all := x.realNodes()
+	all := []NodeModes{{NodeType: "real node", NodeKind: plan.NodeReal, crr: crr, certain: true}}
+	if x.cluster.Kruise == nil {
+		all = []NodeModes{
+			{NodeType: "real node, OpenKruise", NodeKind: plan.NodeReal, crr: true},
+			{NodeType: "real node, no OpenKruise", NodeKind: plan.NodeReal},
+		}
+	}
 	if kind == plan.NodeReal {
 		return all
 	}
 	// A missing daemon matters only if OpenKruise is usable.
 	if known := x.cluster.DaemonlessNodes; crr && (known == nil || *known) {
-		all = append(all, node{name: nodeNames[plan.NodeDaemonless], kind: plan.NodeDaemonless, crr: true, present: known != nil})
+		all = append(all, NodeModes{NodeType: nodeNames[plan.NodeDaemonless], NodeKind: plan.NodeDaemonless, crr: true, present: known != nil})
 	}
 	if known := x.cluster.VirtualNodes; known == nil || *known {
-		all = append(all, node{name: nodeNames[plan.NodeVirtual], kind: plan.NodeVirtual, present: known != nil})
+		all = append(all, NodeModes{NodeType: nodeNames[plan.NodeVirtual], NodeKind: plan.NodeVirtual, present: known != nil})
 	}
 	return all
-}
-
-// kruise reports whether OpenKruise is known to be usable.
-func (x *explainer) kruise() bool { return x.cluster.Kruise != nil && *x.cluster.Kruise }
-
-func (x *explainer) realNodes() []node {
-	if x.cluster.Kruise != nil {
-		return []node{{name: "real node", kind: plan.NodeReal, crr: *x.cluster.Kruise, certain: true}}
-	}
-	return []node{
-		{name: "real node, OpenKruise", kind: plan.NodeReal, crr: true},
-		{name: "real node, no OpenKruise", kind: plan.NodeReal},
-	}
 }
 
 // nodeModes asks the plan for the modes of a sidecar on every node type. A pod that the operator ignores has one entry
@@ -79,21 +63,21 @@ func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	return nodes
 }
 
-func (x *explainer) modesOn(on node, sidecar resolve.Sidecar) NodeModes {
-	options := plan.ModeOptions(x.snapshotOn(on, 0), sidecar)
-	onNode := NodeModes{NodeType: on.name, NodeKind: on.kind, Modes: []v1alpha1.Mode{}, node: on, options: options}
-	if on.kind == plan.NodeReal {
-		onNode.OpenKruise = &on.crr
+// modesOn adds the modes of the sidecar to the node type.
+func (x *explainer) modesOn(on NodeModes, sidecar resolve.Sidecar) NodeModes {
+	on.options, on.Modes = plan.ModeOptions(x.snapshotOn(on, 0), sidecar), []v1alpha1.Mode{}
+	if on.NodeKind == plan.NodeReal {
+		on.OpenKruise = &on.crr
 	}
-	for _, option := range options {
+	for _, option := range on.options {
 		if option.Usable() {
-			onNode.Modes = append(onNode.Modes, option.Mode)
+			on.Modes = append(on.Modes, option.Mode)
 		}
 	}
-	if len(onNode.Modes) == 0 {
-		onNode.Reason, onNode.Message = plan.WhyUnusable(sidecar, options)
+	if len(on.Modes) == 0 {
+		on.Reason, on.Message = plan.WhyUnusable(sidecar, on.options)
 	}
-	return onNode
+	return on
 }
 
 // first returns the mode that is used first, or nothing.
@@ -104,14 +88,11 @@ func (m NodeModes) first() v1alpha1.Mode {
 	return m.Modes[0]
 }
 
-// endsByPhase reports whether the first mode is PodPhase.
-func (m NodeModes) endsByPhase() bool { return m.first() == v1alpha1.ModePodPhase }
-
 // snapshotOn is the pod at the moment when its main containers are done. Until they are, the snapshot has main
 // containers that exited with the exit code, and running sidecars.
-func (x *explainer) snapshotOn(on node, exitCode int32) plan.Snapshot {
+func (x *explainer) snapshotOn(on NodeModes, exitCode int32) plan.Snapshot {
 	snapshot := x.snapshot()
-	snapshot.Node, snapshot.Capabilities.CRRServed = on.kind, on.crr
+	snapshot.Node, snapshot.Capabilities.CRRServed = on.NodeKind, on.crr
 	if x.Template || x.decision.MainsDone.IsZero() {
 		snapshot.Pod, snapshot.AssumeMarked = whenMainsEnd(x.Pod.Pod, x.view, exitCode), true
 	}
@@ -158,15 +139,14 @@ func (x *explainer) checkModes(report Report) {
 }
 
 // canAvoidRestart reports whether a mode other than Image is possible. Virtual nodes support no other mode.
-func (n node) canAvoidRestart() bool {
-	return n.kind == plan.NodeReal || n.kind == plan.NodeDaemonless && n.certain
+func (m NodeModes) canAvoidRestart() bool {
+	return m.NodeKind == plan.NodeReal || m.NodeKind == plan.NodeDaemonless && m.certain
 }
 
 // noUsableMode finds node types without a usable mode. This is a problem if the pod can only run there, or if no real node has
 // a usable mode. Otherwise it is a warning.
 func (x *explainer) noUsableMode(name string, nodes []NodeModes) {
 	usable := slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.NodeKind == plan.NodeReal && len(m.Modes) > 0 })
-	var all []Finding
 	for _, onNode := range nodes {
 		severity, onReal := SeverityWarning, onNode.NodeKind == plan.NodeReal
 		switch {
@@ -175,17 +155,17 @@ func (x *explainer) noUsableMode(name string, nodes []NodeModes) {
 		case onNode.certain, onReal && !usable:
 			severity = SeverityProblem
 		}
-		same := func(known Finding) bool { return known.Reason == onNode.Reason && known.Severity == severity }
-		if slices.ContainsFunc(all, same) {
+		same := func(f Finding) bool {
+			return f.Reason == onNode.Reason && f.Severity == severity && f.Container == name
+		}
+		if slices.ContainsFunc(x.found, same) {
 			continue
 		}
 		message := onNode.Message
 		if !onNode.certain {
 			message = fmt.Sprintf("on a %s: %s", onNode.NodeType, message)
 		}
-		found := x.add(severity, onNode.Reason, name, "%s", message)
-		x.adviseMode(found, *x.view.Sidecar(name), onNode.options)
-		all = append(all, *found)
+		x.adviseMode(x.add(severity, onNode.Reason, name, "%s", message), *x.view.Sidecar(name), onNode.options)
 	}
 }
 

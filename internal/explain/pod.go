@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
 // The declarations of a sidecar that are no policy.
@@ -53,7 +53,7 @@ type Pod struct {
 	// report should say why they do not select it. It then needs NamespaceLabels.
 	Policies, NotSelecting []resolve.Policy
 	// Injected are the containers that webhooks will add to the pods of a template.
-	Injected []injectors.Sidecar
+	Injected []sidecars.Injection
 	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
 	EndedByOthers []string
 	// Node is the kind of the pod's node, and Kubelet what it reports about its kubelet. Attempts are the past attempts. A

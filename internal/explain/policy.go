@@ -17,12 +17,9 @@ import (
 
 // Policy is a policy of either kind.
 type Policy struct {
-	Ref        resolve.PolicyRef
-	Spec       *v1alpha1.PolicySpec
+	resolve.Policy
 	Conditions []metav1.Condition
-	// Parsed has the parsed selectors, unless Invalid is set.
-	Parsed resolve.Policy
-	// Invalid is why the policy's selectors cannot be parsed, or nil.
+	// Invalid is why the policy's selectors cannot be parsed, or nil. The policy then has Ref and Spec only.
 	Invalid error
 }
 
@@ -61,26 +58,28 @@ type PolicyReport struct {
 
 // DescribePolicy reports on one policy, given the reports on pods. If the policy selects none of them, it names the nearest.
 func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions) PolicyReport {
+	namespace := policy.Ref.Namespace
 	result := PolicyReport{
-		Kind: string(policy.Ref.Kind), Namespace: policy.Ref.Namespace, Name: policy.Ref.Name,
+		Kind: string(policy.Ref.Kind), Namespace: namespace, Name: policy.Ref.Name,
 		Mode: cmp.Or(policy.Spec.Mode, resolve.DefaultMode), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
-		Priority: policy.Spec.Priority, Conditions: policy.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
+		Priority: policy.Spec.Priority, IncludeInjected: policy.Spec.IncludeInjected,
+		Conditions: policy.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
 	}
 	for _, sidecar := range policy.Spec.Sidecars {
 		result.Sidecars = append(result.Sidecars, sidecar.Name)
 	}
-	result.IncludeInjected = policy.Spec.IncludeInjected
 	for _, main := range policy.Spec.MainContainers {
 		result.Mains = append(result.Mains, string(main))
 	}
+	result.checkNamespace(operator)
 	if policy.Invalid != nil {
-		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonInvalidSelector, "", policy.Invalid.Error()))
+		result.found(SeverityProblem, v1alpha1.ReasonInvalidSelector, "%s", policy.Invalid)
 	}
 	if unknown := resolve.UnknownEnforcement(result.Enforcement); unknown != "" {
-		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonUnknownSetting, "", unknown))
+		result.found(SeverityProblem, v1alpha1.ReasonUnknownSetting, "%s", unknown)
 	}
 	if result.Enforcement == v1alpha1.EnforcementDryRun {
-		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "the policy writes nothing to pods"))
+		result.found(SeverityNote, v1alpha1.ReasonDryRun, "the policy writes nothing to pods")
 	}
 	for i := range reports {
 		if slices.ContainsFunc(reports[i].input.Policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
@@ -89,57 +88,43 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 		}
 	}
 	if len(result.Pods) == 0 && policy.Invalid == nil {
-		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonNoPodsMatched, "",
-			"No unfinished Job-type pod matches this policy"))
+		result.found(SeverityNote, v1alpha1.ReasonNoPodsMatched, "No unfinished Job-type pod matches this policy")
 	}
-	if !result.Selects && policy.Invalid == nil && operator.Watches(policy.Ref.Namespace) {
-		result.Findings = append(result.Findings, nearest(policy.Parsed, reports)...)
+	if !result.Selects && policy.Invalid == nil && operator.Watches(namespace) {
+		result.Findings = append(result.Findings, nearest(policy.Policy, reports)...)
 	}
-	result.Findings = append(policy.notWatched(operator), result.Findings...)
 	result.Findings = sorted(result.Findings)
 	return result
 }
 
 // RejectedPolicy reports on a policy that the API server would reject with the errors.
 func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
-	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: []Finding{}}
-	for _, message := range errors {
-		refused := InvalidManifest(message)
-		refused.Hint = "correct the policy: kubectl explain sidecarterminationpolicy.spec"
-		result.Findings = append(result.Findings, refused)
+	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: InvalidManifest(errors)}
+	for i := range result.Findings {
+		result.Findings[i].Hint = "correct the policy: kubectl explain sidecarterminationpolicy.spec"
 	}
 	return result
 }
 
-// notOfPolicy are the reasons of findings on a pod that do not concern each policy that selects it. The report on a policy has its
-// own findings with the last reason.
-var notOfPolicy = []v1alpha1.Reason{v1alpha1.ReasonMayHang, v1alpha1.ReasonInvalidSidecars, v1alpha1.ReasonContainerNotFound}
-
 // add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
-	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
 	known := resolve.Options{Injected: resolve.Injected(report.input.Pod, report.input.JobContainers)}
+	declares := func(name string) bool { return policy.Role(report.input.Pod, name, known) == resolve.RoleSidecar }
 	var sidecars []string
 	for _, container := range report.Containers {
-		if container.Role == RoleSidecar && parsed.Role(report.input.Pod, container.Name, known) == resolve.RoleSidecar && policy.Spec.Enforcement.Acts() {
+		if container.Role == RoleSidecar && declares(container.Name) && policy.Spec.Enforcement.Acts() {
 			sidecars = append(sidecars, container.Name)
 		}
 	}
-	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
+	where := fmt.Sprintf("%s %s/%s: ", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && !slices.Contains(notOfPolicy, f.Reason) && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || parsed.Role(report.input.Pod, f.Container, known) == resolve.RoleSidecar) {
-			f.Message = where + ": " + f.Message
+		ofPolicy := f.Severity != SeverityNote && !about[f.Reason].ofPod && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
+		if ofPolicy && (f.Container == "" || declares(f.Container)) {
+			f.Message = where + f.Message
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	r.Findings = append(r.Findings, misspelledIn(policy.Ref, report.missing, where)...)
-	for _, override := range report.overrides {
-		if override.Policy == policy.Ref {
-			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
-				fmt.Sprintf("%s: %s takes precedence for %s of container %s%s", where, override.By, override.Lost, override.Container, andOthers(override.Others))))
-		}
-	}
+	r.addDeclarations(policy.Ref, report, where)
 	if len(sidecars) > 0 {
 		r.Pods = append(r.Pods, PolicyPod{
 			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
@@ -148,28 +133,34 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	}
 }
 
-// misspelledIn finds the containers that the policy probably means by another name.
-func misspelledIn(policy resolve.PolicyRef, all []missingContainers, where string) []Finding {
-	var found []Finding
-	for _, missing := range all {
-		if missing.isMisspelled() && missing.policy == policy {
-			found = append(found, finding(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", fmt.Sprintf("%s: %s %s", where, policy, missing.message)))
+// addDeclarations finds what the policy declares in vain for the pod.
+func (r *PolicyReport) addDeclarations(policy resolve.PolicyRef, report *Report, where string) {
+	for _, missing := range report.missing {
+		if len(missing.misspelled) > 0 && missing.policy == policy {
+			r.found(SeverityWarning, v1alpha1.ReasonContainerNotFound, "%s%s %s", where, policy, missing.message)
 		}
 	}
-	return found
+	for _, override := range report.overrides {
+		if override.Policy == policy {
+			r.found(SeverityNote, v1alpha1.ReasonOverridden, "%s%s takes precedence for %s", where, override.By, lost(override)).Container = override.Container
+		}
+	}
 }
 
-// notWatched finds a policy that the operator does not read.
-func (p Policy) notWatched(operator settings.Decisions) []Finding {
-	namespace := p.Ref.Namespace
-	if operator.Watches(namespace) {
-		return nil
+// checkNamespace finds a policy that the operator does not read.
+func (r *PolicyReport) checkNamespace(operator settings.Decisions) {
+	switch {
+	case operator.Watches(r.Namespace):
+	case r.Namespace == "":
+		r.found(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "the operator runs with --watch-namespaces and reads no cluster policies").
+			Hint = "write a SidecarTerminationPolicy in each namespace, or install the operator for the whole cluster"
+	default:
+		r.found(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "%s", notWatched(operator, r.Namespace))
 	}
-	f := finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "",
-		fmt.Sprintf("the operator does not watch namespace %s, but only %s", namespace, watched(operator)))
-	if namespace == "" {
-		f.Message = "the operator runs with --watch-namespaces and reads no cluster policies"
-		f.Hint = "write a SidecarTerminationPolicy in each namespace, or install the operator for the whole cluster"
-	}
-	return []Finding{f}
+}
+
+// found adds a finding on the policy itself.
+func (r *PolicyReport) found(severity Severity, reason v1alpha1.Reason, format string, arguments ...any) *Finding {
+	r.Findings = append(r.Findings, finding(severity, reason, "", fmt.Sprintf(format, arguments...)))
+	return &r.Findings[len(r.Findings)-1]
 }

@@ -39,6 +39,8 @@ type Finding struct {
 	Hint string `json:"hint,omitempty"`
 	// Commands do it, or the first step, in a POSIX shell. Findings on manifests have none.
 	Commands []string `json:"commands,omitempty"`
+
+	lint bool // lint shows it
 }
 
 // Summary counts findings by severity.
@@ -49,13 +51,16 @@ type Summary struct {
 }
 
 // Policy returns the policy of the report's namespace or of the cluster, whether or not it selects the pod, or nil.
-func (r *Report) Policy(ref resolve.PolicyRef) *v1alpha1.PolicySpec {
-	for _, policy := range slices.Concat(r.input.Policies, r.input.NotSelecting) {
-		if policy.Ref == ref {
-			return policy.Spec
-		}
+func (r *Report) Policy(ref resolve.PolicyRef) *resolve.Policy { return r.input.policy(ref) }
+
+// policy returns the policy, whether or not it selects the pod, or nil.
+func (p *Pod) policy(ref resolve.PolicyRef) *resolve.Policy {
+	all := slices.Concat(p.Policies, p.NotSelecting)
+	i := slices.IndexFunc(all, func(policy resolve.Policy) bool { return policy.Ref == ref })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &all[i]
 }
 
 // Role is how the operator treats a container.
@@ -133,8 +138,10 @@ type NodeModes struct {
 	Reason  v1alpha1.Reason `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
 
-	node
-	options []plan.ModeOption
+	// crr is true if mode CRR may be served. certain is true if the pod can run on no other node type. present is true if the cluster is
+	// known to have such nodes.
+	crr, certain, present bool
+	options               []plan.ModeOption
 }
 
 // Attempt is one try of the operator to end sidecars.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
@@ -46,6 +45,7 @@ func (x *explainer) checkNotSelecting() {
 	if len(undeclared) == 0 || len(x.Pod.Pod.Spec.Containers) == 1 && !x.Template {
 		return
 	}
+	hangs := slices.ContainsFunc(x.found, func(f Finding) bool { return f.Reason == v1alpha1.ReasonMayHang })
 	var near []notSelecting
 	for _, policy := range x.NotSelecting {
 		if n := whyNotSelecting(policy, &x.Pod, undeclared); n.relevant || len(x.view.Sidecars) == 0 && x.resolution.DryRun == nil {
@@ -54,10 +54,11 @@ func (x *explainer) checkNotSelecting() {
 	}
 	slices.SortStableFunc(near, notSelecting.compare)
 	for _, n := range near[:min(len(near), maxNotSelecting)] {
-		x.found = append(x.found, n.finding(n.policy.String()+" does not select the pod"))
+		f := x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%s does not select the pod: %s", n.policy, n)
+		f.Hint, f.lint = n.hint, hangs
 	}
 	if more := len(near) - maxNotSelecting; more > 0 {
-		x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%d more policies do not select the pod", more)
+		x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%d more policies do not select the pod", more).lint = hangs
 	}
 }
 
@@ -70,12 +71,10 @@ func nearest(policy resolve.Policy, reports []Report) []Finding {
 		if !IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
 			continue
 		}
-		var containers []*corev1.Container
-		for j := range pod.Pod.Spec.Containers {
-			containers = append(containers, &pod.Pod.Spec.Containers[j])
-		}
-		if n := whyNotSelecting(policy, pod, containers); all == nil || n.compare(least) < 0 {
-			least, all = n, []Finding{n.finding(fmt.Sprintf("%s %s/%s is the nearest", pod.Kind, pod.Pod.Namespace, pod.Name))}
+		if n := whyNotSelecting(policy, pod, regularContainers(pod.Pod)); all == nil || n.compare(least) < 0 {
+			least, all = n, []Finding{finding(SeverityNote, v1alpha1.ReasonNotSelected, "",
+				fmt.Sprintf("%s %s/%s is the nearest: %s", pod.Kind, pod.Pod.Namespace, pod.Name, n))}
+			all[0].Hint = n.hint
 		}
 	}
 	return all
@@ -92,26 +91,18 @@ func (n notSelecting) compare(other notSelecting) int {
 	return cmp.Compare(2*len(n.mismatches)-n.misspelled, 2*len(other.mismatches)-other.misspelled)
 }
 
-// finding lists the mismatches after the text.
-func (n notSelecting) finding(text string) Finding {
-	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected, Message: text + ": " + safetext.List(n.mismatches, maxMismatches, "; "), Hint: n.hint}
-}
+func (n notSelecting) String() string { return safetext.List(n.mismatches, maxMismatches, "; ") }
 
-// whyNotSelecting compares the selectors of the policy with the pod. Undeclared are the containers that it could declare.
-func whyNotSelecting(policy resolve.Policy, pod *Pod, undeclared []*corev1.Container) notSelecting {
-	n := notSelecting{policy: policy.Ref, relevant: wouldDeclare(policy, pod.Pod, undeclared)}
+// whyNotSelecting compares the selectors of the policy with the pod. The policy is relevant if it would declare one of the containers a
+// sidecar. A policy that lists main containers would declare every other one, if the pod has one of these.
+func whyNotSelecting(policy resolve.Policy, pod *Pod, undeclared []string) notSelecting {
+	n := notSelecting{policy: policy.Ref, relevant: slices.ContainsFunc(undeclared, func(name string) bool {
+		return policy.Role(pod.Pod, name, resolve.Options{}) == resolve.RoleSidecar
+	})}
 	ofPod, ofNamespace := policy.UnmetRequirements(pod.Pod, pod.NamespaceLabels)
 	n.add(ofPod, pod.Pod.Labels, "podSelector", "pod")
 	n.add(ofNamespace, pod.NamespaceLabels, "namespaceSelector", "namespace")
 	return n
-}
-
-// wouldDeclare reports whether the policy would declare one of the containers a sidecar. A policy that lists main containers
-// would declare every other one, if the pod has one of these.
-func wouldDeclare(policy resolve.Policy, pod *corev1.Pod, undeclared []*corev1.Container) bool {
-	return slices.ContainsFunc(undeclared, func(c *corev1.Container) bool {
-		return policy.Role(pod, c.Name, resolve.Options{}) == resolve.RoleSidecar
-	})
 }
 
 // add adds the requirements of the selector that the labels of the object do not meet.

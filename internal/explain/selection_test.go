@@ -250,7 +250,7 @@ func TestNearestPod(t *testing.T) {
 			for _, pod := range tc.pods {
 				reports = append(reports, explain.Explain(pod, own.operator, own.cluster, noon))
 			}
-			report := explain.DescribePolicy(explain.Policy{Ref: tc.policy.Ref, Spec: tc.policy.Spec, Parsed: tc.policy}, reports, own.operator)
+			report := explain.DescribePolicy(explain.Policy{Policy: tc.policy}, reports, own.operator)
 			if diff := cmp.Diff(tc.want, messages(explain.Report{Findings: report.Findings}, v1alpha1.ReasonNotSelected)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -297,13 +297,17 @@ func TestMisspelledContainer(t *testing.T) {
 			if diff := cmp.Diff(tc.want, messages(report, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the pod (-want +got):\n%s", diff)
 			}
-			var want []string
+			var want, shown []string
 			for _, message := range tc.want {
 				if text, misspelled := strings.CutPrefix(message, "Warning "); misspelled {
+					shown = append(shown, message)
 					want = append(want, fmt.Sprintf("Warning %s batch/job: %s", report.Kind, text))
 				}
 			}
-			policy := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report}, w.operator)
+			if diff := cmp.Diff(shown, messages(explain.Report{Findings: explain.Lint(report.Findings)}, v1alpha1.ReasonContainerNotFound)); diff != "" {
+				t.Errorf("findings that lint shows (-want +got):\n%s", diff)
+			}
+			policy := explain.DescribePolicy(explain.Policy{Policy: w.Policies[0]}, []explain.Report{report}, w.operator)
 			if diff := cmp.Diff(want, messages(explain.Report{Findings: policy.Findings}, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the policy (-want +got):\n%s", diff)
 			}

@@ -2,7 +2,7 @@
 
 package explain
 
-import "strings"
+import "regexp"
 
 const (
 	// maxEdits is the number of edits from which on two names are different on purpose.
@@ -14,13 +14,18 @@ const (
 	maxCandidates = 256
 )
 
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // Similar returns the candidate that the name is a likely misspelling of, or nothing. Names that differ only in their digits, such as
 // app-1 and app-2, are different on purpose.
 func Similar(name string, candidates []string) string {
 	closest, least := "", maxEdits+1
 	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
-		allowed := max(len(name), len(candidate)) / lettersPerEdit
-		if count := edits(name, candidate); count > 0 && count <= allowed && count < least && withoutDigits(name) != withoutDigits(candidate) {
+		length := max(len(name), len(candidate))
+		if length > maxNameLength || digits.ReplaceAllString(name, "") == digits.ReplaceAllString(candidate, "") {
+			continue
+		}
+		if count := edits(name, candidate, maxEdits); count <= length/lettersPerEdit && count < least {
 			closest, least = candidate, count
 		}
 	}
@@ -28,38 +33,20 @@ func Similar(name string, candidates []string) string {
 }
 
 // edits counts the insertions, deletions, replacements and swaps of neighboring bytes that turn one text into the other (optimal
-// string alignment). It returns more than maxEdits for texts that are too long or too different in length.
-func edits(a, b string) int {
-	if max(len(a), len(b)) > maxNameLength || max(len(a)-len(b), len(b)-len(a)) > maxEdits {
-		return maxEdits + 1
+// string alignment), up to the limit. It returns more than the limit for texts that differ more.
+func edits(a, b string, limit int) int {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	// A row has the counts for a prefix of a and every prefix of b. A swap refers to the row before the previous one.
-	var rows [3][maxNameLength + 1]int
-	for j := range len(b) + 1 {
-		rows[0][j] = j
+	switch {
+	case a == "" || b == "":
+		return len(a) + len(b)
+	case limit == 0:
+		return 1
 	}
-	for i := 1; i <= len(a); i++ {
-		row, previous, earlier := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			replaced := previous[j-1]
-			if a[i-1] != b[j-1] {
-				replaced++
-			}
-			row[j] = min(previous[j]+1, row[j-1]+1, replaced)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], earlier[j-2]+1)
-			}
-		}
+	least := min(edits(a[1:], b, limit-1), edits(a, b[1:], limit-1), edits(a[1:], b[1:], limit-1))
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		least = min(least, edits(a[2:], b[2:], limit-1))
 	}
-	return rows[len(a)%3][len(b)]
-}
-
-func withoutDigits(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
+	return least + 1
 }

@@ -40,7 +40,7 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-func TestToStopsAfterManyCandidates(t *testing.T) {
+func TestSimilarBoundsCandidates(t *testing.T) {
 	candidates := make([]string, maxCandidates, maxCandidates+1)
 	if got := Similar("prxy", append(candidates, "proxy")); got != "" {
 		t.Errorf("got candidate %d: %q", maxCandidates+1, got)

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecars_test
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/sidecars"
+)
+
+type pairs = map[string]string
+
+func TestPredict(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels, annotations                   pairs
+		namespaceLabels, namespaceAnnotations pairs
+		change                                func(*corev1.PodSpec)
+		want                                  []string // CONTAINER, and native or regular if the pod says so
+	}{
+		"no trigger": {},
+
+		"Istio, label wins over annotation": {
+			labels: pairs{"sidecar.istio.io/inject": "false"}, annotations: pairs{"sidecar.istio.io/inject": "true"},
+		},
+		"Istio, annotation":               {annotations: pairs{"sidecar.istio.io/inject": "True"}, want: []string{"istio-proxy"}},
+		"Istio, annotation opts out":      {annotations: pairs{"sidecar.istio.io/inject": "false"}, namespaceLabels: pairs{"istio-injection": "enabled"}},
+		"Istio, revision of the pod":      {labels: pairs{"istio.io/rev": "canary"}, want: []string{"istio-proxy"}},
+		"Istio, other value of namespace": {namespaceLabels: pairs{"istio-injection": "maybe"}, labels: pairs{"istio.io/rev": "canary"}},
+		"Istio, native": {
+			labels: pairs{"sidecar.istio.io/inject": "yes"}, annotations: pairs{"sidecar.istio.io/nativeSidecar": "true"}, want: []string{"istio-proxy native"},
+		},
+		"Istio, pod has it": {
+			labels: pairs{"sidecar.istio.io/inject": "true"},
+			change: func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{{Name: "istio-proxy"}} },
+		},
+		"Linkerd, pod opts out":         {annotations: pairs{"linkerd.io/inject": "disabled"}, namespaceAnnotations: pairs{"linkerd.io/inject": "enabled"}},
+		"Linkerd, unknown value":        {annotations: pairs{"linkerd.io/inject": "true"}},
+		"Linkerd, label does not count": {labels: pairs{"linkerd.io/inject": "enabled"}},
+		"Linkerd, host network": {
+			annotations: pairs{"linkerd.io/inject": "enabled"}, change: func(s *corev1.PodSpec) { s.HostNetwork = true },
+		},
+		"Linkerd, regular for the pod, native for the namespace": {
+			annotations:          pairs{"linkerd.io/inject": "enabled", "config.linkerd.io/proxy-enable-native-sidecar": "false"},
+			namespaceAnnotations: pairs{"config.beta.linkerd.io/proxy-enable-native-sidecar": "true"},
+			want:                 []string{"linkerd-proxy regular"},
+		},
+		"Dapr, native annotation of the namespace does not count": {
+			annotations: pairs{"dapr.io/enabled": "yes"}, namespaceAnnotations: pairs{"dapr.io/enable-native-sidecar": "true"}, want: []string{"daprd"},
+		},
+		"Vault, pre-populate-only false": {
+			annotations: pairs{"vault.hashicorp.com/agent-inject": "true", "vault.hashicorp.com/agent-pre-populate-only": "false"}, want: []string{"vault-agent"},
+		},
+		"Cloud SQL, two workloads": {
+			annotations: pairs{"cloudsql.cloud.google.com/b": "1,image", "cloudsql.cloud.google.com/a": "1,image", "cloudsql.cloud.google.com/": "1"},
+			want:        []string{"csql-batch-a", "csql-batch-b"},
+		},
+		"OpenTelemetry, pod asks and namespace opts out": {
+			annotations: pairs{"sidecar.opentelemetry.io/inject": "true"}, namespaceAnnotations: pairs{"sidecar.opentelemetry.io/inject": "false"}, want: []string{"otc-container"},
+		},
+		"several injectors": {
+			annotations: pairs{"dapr.io/enabled": "true", "consul.hashicorp.com/connect-inject": "true", "gke-gcsfuse/volumes": "True"},
+			want:        []string{"consul-dataplane", "daprd", "gke-gcsfuse-sidecar"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Labels: tc.labels, Annotations: tc.annotations},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+			}
+			if tc.change != nil {
+				tc.change(&pod.Spec)
+			}
+			var got []string
+			for _, injection := range sidecars.Predict(pod, &metav1.ObjectMeta{Labels: tc.namespaceLabels, Annotations: tc.namespaceAnnotations}) {
+				text := injection.Container
+				if injection.IsNative != nil {
+					text += map[bool]string{true: " native", false: " regular"}[*injection.IsNative]
+				}
+				got = append(got, text)
+			}
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("sidecars differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKnownBy(t *testing.T) {
+	for name, tc := range map[string]struct{ container, image, want string }{
+		"name":                  {"istio-proxy", "app", "name istio-proxy"},
+		"name of an injector":   {"datadog-agent-injected", "app", "name datadog-agent-injected"},
+		"name with a pattern":   {"csql-batch-orders", "app", "name csql-batch-orders"},
+		"part of a pattern":     {"csql-orders", "app", ""},
+		"image":                 {"logs", "registry.example:5000/team/fluent-bit:4.0", "image fluent-bit"},
+		"image with digest":     {"logs", "vector@sha256:0123", "image vector"},
+		"image without a tag":   {"mesh", "registry.example:5000/kuma-dp", "image kuma-dp"},
+		"repository's registry": {"main", "envoy/app:v1", ""},
+		"neither":               {"main", "app", ""},
+		"hostile":               {"csql-" + strings.Repeat("/", 1<<20), strings.Repeat("/", 1<<20), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := sidecars.KnownBy(&corev1.Container{Name: tc.container, Image: tc.image}); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTableIsConsistent(t *testing.T) {
+	first := func(a, b sidecars.Sidecar) int { return cmp.Compare(a.Containers[0], b.Containers[0]) }
+	if !slices.IsSortedFunc(sidecars.Table, first) {
+		t.Error("the table is not sorted by its first containers")
+	}
+	seen := map[string]bool{}
+	for _, sidecar := range sidecars.Table {
+		for _, name := range slices.Concat(sidecar.Containers, sidecar.Images) {
+			name = strings.NewReplacer("{namespace}", "batch", "{name}", "orders").Replace(name)
+			if sidecars.KnownBy(&corev1.Container{Name: name}) == "" && sidecars.KnownBy(&corev1.Container{Image: name}) == "" {
+				t.Errorf("%s is not known", name)
+			}
+		}
+		for _, name := range sidecar.Containers {
+			if seen[name] {
+				t.Errorf("two sidecars are named %s", name)
+			}
+			seen[name] = true
+		}
+		if (sidecar.Injector == "") != (len(sidecar.Triggers) == 0) {
+			t.Errorf("%s has an injector or triggers, not both", sidecar.Containers[0])
+		}
+		if claims := sidecar.Injector+sidecar.EndedBy != ""; claims != strings.HasPrefix(sidecar.Page, "https://") {
+			t.Errorf("%s has page %q, want one if something injects or ends it", sidecar.Containers[0], sidecar.Page)
+		}
+		if (sidecar.Native.Since == "") != (sidecar.Native.Kubernetes == "") {
+			t.Errorf("%s: a default needs both versions", sidecar.Containers[0])
+		}
+	}
+}
+
+// A preset for one sidecar is that of its entry. A preset for a tool lists known sidecars, or main containers, which are none.
+func TestPresetsAreOfKnownSidecars(t *testing.T) {
+	files, err := filepath.Glob("../../config/presets/*/policy.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no presets: %v", err)
+	}
+	presets := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy v1alpha1.ClusterSidecarTerminationPolicy // has every field of the namespaced kind
+		if err := yaml.Unmarshal(data, &policy); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, sidecar := range policy.Spec.Sidecars {
+			names = append(names, sidecar.Name)
+			if sidecars.KnownBy(&corev1.Container{Name: sidecar.Name}) == "" {
+				t.Errorf("%s: sidecar %s is not known", file, sidecar.Name)
+			}
+		}
+		for _, main := range policy.Spec.MainContainers {
+			if sidecars.KnownBy(&corev1.Container{Name: string(main)}) != "" {
+				t.Errorf("%s: main container %s is known as a sidecar", file, main)
+			}
+		}
+		preset := filepath.Base(filepath.Dir(file))
+		i := slices.IndexFunc(sidecars.Table, func(s sidecars.Sidecar) bool { return s.Preset == preset })
+		switch {
+		case i >= 0 && !slices.Equal(names, sidecars.Table[i].Containers[:1]):
+			t.Errorf("preset %s declares %v, want %s", preset, names, sidecars.Table[i].Containers[0])
+		case i < 0 && policy.Kind == "SidecarTerminationPolicy":
+			t.Errorf("no sidecar of the table has preset %s", preset)
+		case i >= 0:
+			presets++
+		}
+	}
+	if want := len(slices.DeleteFunc(slices.Clone(sidecars.Table), func(s sidecars.Sidecar) bool { return s.Preset == "" })); presets != want {
+		t.Errorf("%d presets of the table exist, want %d", presets, want)
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecars
+
+// Boolean values, as the injectors parse them.
+var (
+	parsed = []string{"true", "t", "1"}
+	truthy = []string{"true", "t", "1", "yes", "y", "on"}
+	yaml11 = []string{"true", "yes", "y", "on"}
+)
+
+// Table has the known sidecars, sorted by their first container.
+var Table = []Sidecar{
+	{Containers: []string{"alloy"}, Images: []string{"alloy"}},
+	{Containers: []string{"alloydb-auth-proxy"}, Images: []string{"alloydb-auth-proxy"}},
+	{Containers: []string{"cloud-sql-proxy", "cloudsql-proxy"}, Images: []string{"cloud-sql-proxy", "cloudsql-docker", "gce-proxy"}, Preset: "cloud-sql-proxy"},
+	{
+		Injector: "Consul", Containers: []string{"consul-dataplane"}, Images: []string{"consul-dataplane"},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "consul.hashicorp.com/connect-inject", On: parsed}},
+		Native:   Native{Annotations: []string{"consul.hashicorp.com/enable-consul-dataplane-as-sidecar"}},
+		Page:     "https://developer.hashicorp.com/consul/docs/reference/k8s/annotation-label",
+	},
+	{
+		// The operator adds the annotation to the templates that its AuthProxyWorkloads select.
+		Injector: "Cloud SQL Proxy Operator", Containers: []string{"csql-{namespace}-{name}"},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "cloudsql.cloud.google.com/", Any: true}},
+		Native:   Native{Setting: "sidecarType: initContainer of the AuthProxyWorkload"},
+		Page:     "https://github.com/GoogleCloudPlatform/cloud-sql-proxy-operator/blob/main/docs/api.md",
+	},
+	{
+		Injector: "Dapr", Containers: []string{"daprd"}, Images: []string{"daprd"},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "dapr.io/enabled", On: truthy}},
+		Native:   Native{Annotations: []string{"dapr.io/enable-native-sidecar"}},
+		Preset:   "dapr",
+		Page:     "https://docs.dapr.io/reference/arguments-annotations-overview/",
+	},
+	{
+		Injector: "Datadog", Containers: []string{"datadog-agent-injected", "datadog-agent"}, Images: []string{"datadog-agent"},
+		Triggers: []Trigger{{At: PodLabel, Key: "agent.datadoghq.com/sidecar", Any: true}},
+		Page:     "https://docs.datadoghq.com/integrations/eks_fargate/",
+	},
+	{Containers: []string{"dind"}},
+	{Containers: []string{"envoy", "envoy-sidecar"}, Images: []string{"envoy"}},
+	{Containers: []string{"filebeat"}, Images: []string{"filebeat"}},
+	{Containers: []string{"fluent-bit", "fluentbit", "aws-for-fluent-bit"}, Images: []string{"fluent-bit", "aws-for-fluent-bit"}, Preset: "fluent-bit"},
+	{Containers: []string{"fluentd"}, Images: []string{"fluentd"}},
+	{
+		Injector: "GKE Cloud Storage FUSE", Containers: []string{"gke-gcsfuse-sidecar"},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "gke-gcsfuse/volumes", On: parsed}},
+		Native:   Native{Annotations: []string{"gke-gcsfuse/enable-native-sidecar"}, Since: "1.29", Kubernetes: "1.29"},
+		EndedBy:  "its CSI driver",
+		Page:     "https://github.com/GoogleCloudPlatform/gcs-fuse-csi-driver/blob/main/docs/known-issues.md",
+	},
+	{
+		// In a namespace with istio-injection=disabled no webhook of Istio sees the pod.
+		Injector: "Istio", Containers: []string{"istio-proxy"}, Images: []string{"proxyv2"},
+		Triggers: []Trigger{
+			{At: NamespaceLabel, Key: "istio-injection", Off: []string{"disabled"}},
+			{At: PodLabel, Key: "sidecar.istio.io/inject", On: yaml11},
+			{At: PodAnnotation, Key: "sidecar.istio.io/inject", On: yaml11},
+			{At: NamespaceLabel, Key: "istio-injection", On: []string{"enabled"}},
+			{At: NamespaceLabel, Key: "istio.io/rev", Any: true},
+			{At: PodLabel, Key: "istio.io/rev", Any: true},
+		},
+		Native:           Native{Annotations: []string{"sidecar.istio.io/nativeSidecar"}, Since: "1.27", Kubernetes: "1.33"},
+		SkipsHostNetwork: true,
+		Preset:           "istio-proxy",
+		// The annotation is in https://istio.io/latest/docs/reference/config/annotations/, the default in
+		// https://github.com/istio/istio/pull/56428.
+		Page: "https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/",
+	},
+	{Containers: []string{"jaeger-agent"}, Images: []string{"jaeger-agent"}},
+	{
+		Containers: []string{"kuma-sidecar"}, Images: []string{"kuma-dp"},
+		EndedBy: "Kuma's control plane",
+		Page:    "https://github.com/kumahq/kuma/blob/master/pkg/plugins/runtime/k8s/controllers/pod_status_controller.go",
+	},
+	{
+		Injector: "Linkerd", Containers: []string{"linkerd-proxy"}, Images: []string{"linkerd-proxy"},
+		Triggers: []Trigger{
+			{At: PodAnnotation, Key: "linkerd.io/inject", On: []string{"enabled", "ingress"}},
+			{At: NamespaceAnnotation, Key: "linkerd.io/inject", On: []string{"enabled", "ingress"}},
+		},
+		// Versions before 2.19 read the alpha annotation. 2.20 reads both others.
+		Native: Native{
+			Annotations: []string{
+				"config.beta.linkerd.io/proxy-enable-native-sidecar", "config.linkerd.io/proxy-enable-native-sidecar",
+				"config.alpha.linkerd.io/proxy-enable-native-sidecar",
+			},
+			Namespace: true, Since: "2.20", Kubernetes: "1.29",
+		},
+		SkipsHostNetwork: true,
+		Preset:           "linkerd-proxy",
+		// The default is in https://linkerd.io/2/features/native-sidecars/.
+		Page: "https://linkerd.io/2/features/proxy-injection/",
+	},
+	{Containers: []string{"oauth2-proxy"}, Images: []string{"oauth2-proxy"}},
+	{
+		// A value other than false is the name of an OpenTelemetryCollector.
+		Injector: "OpenTelemetry Operator", Containers: []string{"otc-container"},
+		Triggers: []Trigger{
+			{At: PodAnnotation, Key: "sidecar.opentelemetry.io/inject", Off: []string{"false"}, Any: true},
+			{At: NamespaceAnnotation, Key: "sidecar.opentelemetry.io/inject", Off: []string{"false"}, Any: true},
+		},
+		// https://github.com/open-telemetry/opentelemetry-operator/pull/4275
+		Native: Native{Since: "0.132.0", Kubernetes: "1.29"},
+		Page:   "https://github.com/open-telemetry/opentelemetry-operator#sidecar-injection",
+	},
+	{
+		Containers: []string{"otel-collector", "opentelemetry-collector"},
+		Images:     []string{"opentelemetry-collector", "opentelemetry-collector-contrib"},
+	},
+	{Containers: []string{"pgbouncer"}, Images: []string{"pgbouncer"}},
+	{Containers: []string{"promtail"}, Images: []string{"promtail"}},
+	{Containers: []string{"telegraf"}, Images: []string{"telegraf"}},
+	{
+		// With agent-pre-populate-only the injector adds an init container only.
+		Injector: "Vault Agent Injector", Containers: []string{"vault-agent"},
+		Triggers: []Trigger{
+			{At: PodAnnotation, Key: "vault.hashicorp.com/agent-pre-populate-only", Off: parsed},
+			{At: PodAnnotation, Key: "vault.hashicorp.com/agent-inject", On: parsed},
+		},
+		Preset: "vault-agent",
+		WayOut: "set annotation vault.hashicorp.com/agent-pre-populate-only=true on the pod if it reads its secrets once",
+		Page:   "https://developer.hashicorp.com/vault/docs/deploy/kubernetes/injector/annotations",
+	},
+	{Containers: []string{"vector"}, Images: []string{"vector"}},
+	{Containers: []string{"xray-daemon"}, Images: []string{"aws-xray-daemon"}},
+}
