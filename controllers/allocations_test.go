@@ -19,10 +19,10 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
@@ -64,8 +64,11 @@ func newPodCase(tb testing.TB, policies int) podCase {
 	return podCase{
 		pod: pod,
 		reader: &clusterReader{
-			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
-			terminators: []terminator.Terminator{&podphase.Terminator{}, &image.Terminator{}},
+			Reader: podinput.Reader{
+				Objects: knownNode{}, NodeKindRules: plan.DefaultNodeKindRules(),
+				Observers: []podinput.Observer{&podphase.Terminator{}, &image.Terminator{}},
+			},
+			policies: index, crrServed: func() bool { return true },
 			options: Options{Operator: settings.Operator{Decisions: settings.Decisions{
 				Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 				NodeKindRules: plan.DefaultNodeKindRules(),
@@ -101,7 +104,7 @@ func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, erro
 	if err != nil {
 		return plan.Decision{}, err
 	}
-	snapshot, err := e.reader.snapshot(ctx, e.pod, resolved.resolution.Enforced)
+	snapshot, err := e.reader.snapshot(ctx, resolved, resolved.resolution.Enforced)
 	if err != nil {
 		return plan.Decision{}, err
 	}

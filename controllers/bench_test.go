@@ -21,8 +21,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -101,13 +101,13 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 			return fmt.Errorf("the pod is at version %s and not %s", cached.ResourceVersion, pod.ResourceVersion)
 		}
 		var known, live v1alpha1.SidecarTerminationPolicyList
-		if err := errors.Join(b.pods.reader.cache.List(ctx, &known), b.List(ctx, &live)); err != nil {
+		if err := errors.Join(b.pods.reader.Objects.List(ctx, &known), b.List(ctx, &live)); err != nil {
 			return err
 		}
 		if diff := cmp.Diff(generations(live), generations(known)); diff != "" {
 			return fmt.Errorf("generations of policies (-live +known):\n%s", diff)
 		}
-		if _, err := observe.Node(ctx, b.pods.reader.cache, cached); err != nil {
+		if err := b.pods.reader.AddState(ctx, &podinput.Input{Pod: cached}); err != nil {
 			return err
 		}
 		if !b.pods.reader.crrServed() {

@@ -39,7 +39,7 @@ func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		{"a mark is accepted", executed(marking("")), nil, 0, 0},
 	} {
 		step.do()
-		got, _ := st.writes(resolved.pod)
+		got, _ := st.writes(resolved.Pod)
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s: denied (-want +got):\n%s", step.name, diff)
 		}

@@ -25,7 +25,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -71,16 +70,6 @@ type run struct {
 func (r *run) Now() time.Time                  { return time.Now().Add(r.offset + r.disturbance.clock) }
 func (r *run) Since(t time.Time) time.Duration { return r.Now().Sub(t) }
 
-// crrObserver reads past CRRs from a cache of the test.
-type crrObserver struct {
-	crr.Observer
-	terminator.Terminator
-}
-
-func (o crrObserver) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	return o.Observer.Observe(ctx, pod)
-}
-
 // start starts an operator without states and with current caches.
 func (r *run) start() {
 	options := testOptions()
@@ -102,7 +91,7 @@ func (r *run) start() {
 	r.operator = newReconcilers(cached{c, reader}, from, kinds, reporter, options)
 	all := r.operator
 	all.pods.reader.crrServed = func() bool { return r.scenario.kruise != kruiseAbsent }
-	all.pods.reader.terminators[0] = crrObserver{crr.Observer{Reader: reader}, all.pods.reader.terminators[0]}
+	all.pods.reader.Observers[0] = crr.Observer{Reader: reader}
 }
 
 func (r *run) lag() (int, error) {

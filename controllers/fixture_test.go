@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // resolvedPodOf resolves the policies for the pod.
 func resolvedPodOf(pod *corev1.Pod, policies ...resolve.Policy) resolvedPod {
-	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, resolve.Options{})}
+	in := podinput.Input{Pod: pod, Policies: policies}
+	return resolvedPod{in, in.Resolve(resolve.Options{})}
 }
 
 // recordedEvents is an event recorder that keeps events, one line each.

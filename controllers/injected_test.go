@@ -30,10 +30,10 @@ func (f *fixture) newJob(containers ...string) *batchv1.Job {
 	return job
 }
 
-// of gives the pod the labels of the Job's template.
+// of makes the Job the controller of the pod. The pod has none of the labels that a Job with manualSelector leaves out.
 func of(job *batchv1.Job) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Labels = map[string]string{batchv1.JobNameLabel: job.Name, batchv1.ControllerUidLabel: string(job.UID)}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	}
 }
 
@@ -52,7 +52,7 @@ func TestInjectedContainers(t *testing.T) {
 		"renamed-main":  of(f.newJob("worker")),
 		"no-job":        func(*corev1.Pod) {},
 		"job-is-gone":   of(deleted),
-		"job-recreated": func(p *corev1.Pod) { of(job)(p); p.Labels[batchv1.ControllerUidLabel] = "earlier" },
+		"job-recreated": func(p *corev1.Pod) { of(job)(p); p.OwnerReferences[0].UID = "earlier" },
 	} {
 		left = append(left, f.newPod(name, podtest.MainDone, labels))
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podinput"
 )
 
 func TestNodeKindChangeEnqueuesPods(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	type object = *metav1.PartialObjectMetadata
 	namespace := func(labels map[string]string, annotations map[string]string) object {
-		n := observe.NamespaceMetadata()
+		n := podinput.NamespaceMetadata()
 		n.Labels, n.Annotations = labels, annotations
 		return n
 	}

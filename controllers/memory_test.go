@@ -66,8 +66,8 @@ func TestMemoryPerLivePod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(resolved.policies) != 1 {
-			t.Fatalf("selected by %v", resolved.policies)
+		if len(resolved.Policies) != 1 {
+			t.Fatalf("selected by %v", resolved.Policies)
 		}
 		marking := marking("")
 		states.record(resolved, marking, executionOf(marking))

@@ -59,7 +59,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		r.states.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	snapshot, err := r.reader.snapshot(ctx, pod, resolved.resolution.Enforced)
+	snapshot, err := r.reader.snapshot(ctx, resolved, resolved.resolution.Enforced)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -85,25 +85,25 @@ func newPodStates(reporter *reporter, clock clock.PassiveClock) *podStates {
 func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, state := client.ObjectKeyFromObject(resolved.pod), s.update(resolved)
-	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.pod.DeletionTimestamp != nil
+	key, state := client.ObjectKeyFromObject(resolved.Pod), s.update(resolved)
+	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.Pod.DeletionTimestamp != nil
 	state.denied = deniedAfter(state.denied, done)
-	s.recordMark(state, resolved.pod, decision, done)
+	s.recordMark(state, resolved.Pod, decision, done)
 	if decision.MarkWaits {
-		s.marks.wait(resolved.pod, state, s.clock.Now())
+		s.marks.wait(resolved.Pod, state, s.clock.Now())
 	}
 	began := done.began()
-	s.recordAttempts(state, resolved.pod, decision, began)
+	s.recordAttempts(state, resolved.Pod, decision, began)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)
 	if changed {
 		s.reporter.stageChanged(key, state, decision)
 		state.stage, state.reason = decision.Stage, decision.Reason
 	}
-	s.reporter.decided(resolved.pod, state, decision, len(began) > 0, changed)
+	s.reporter.decided(resolved.Pod, state, decision, len(began) > 0, changed)
 	for _, warning := range resolved.resolution.Warnings {
 		if addTo(&state.warned, warningID(warning)) {
-			s.reporter.event(resolved.pod, corev1.EventTypeWarning, warning.Reason, warning.Message, warning.Policy)
+			s.reporter.event(resolved.Pod, corev1.EventTypeWarning, warning.Reason, warning.Message, warning.Policy)
 		}
 	}
 	if decision.Stage == plan.StageTerminated {
@@ -337,7 +337,7 @@ func (s *podStates) stateOf(pod *corev1.Pod) *podState {
 // update returns the pod's state with current policies. If they changed, it enqueues the old and the new ones: a policy that lost
 // the pod or one of its containers must update its status.
 func (s *podStates) update(resolved resolvedPod) *podState {
-	state, refs := s.stateOf(resolved.pod), newPolicyRefs(resolved)
+	state, refs := s.stateOf(resolved.Pod), newPolicyRefs(resolved)
 	if !refs.equal(state.policyRefs) {
 		s.notify(state)
 		state.policyRefs = s.shared.share(&refs)

@@ -183,11 +183,11 @@ func TestResultsAreCountedOnce(t *testing.T) {
 			resolved := resolvedPodOf(podtest.New(podtest.MainDone), podtest.Policy("mesh", "proxy", "logger"))
 			for _, decision := range tc.decisions {
 				if decision.Reason == v1alpha1.ReasonPodDeleted {
-					resolved.pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon))
+					resolved.Pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon))
 				}
 				st.executed(resolved, decision)
 			}
-			if tc.gone && (st.left(keyOf(resolved.pod)) != leaving{} || len(st.pods) > 0) {
+			if tc.gone && (st.left(keyOf(resolved.Pod)) != leaving{} || len(st.pods) > 0) {
 				t.Errorf("still held: %v", st.pods)
 			}
 			if diff := cmp.Diff(tc.want, st.take(mesh.Ref)); diff != "" {
@@ -335,12 +335,12 @@ func TestStuckPodsGauge(t *testing.T) {
 		{"it still is", func() { st.executed(one, stuck()) }, 1},
 		{"two is stuck as well", func() { st.executed(two, stuck()) }, 2},
 		{"one has ended late", func() { st.executed(one, terminated(v1alpha1.ModeCRR)) }, 1},
-		{"two is no longer declared", func() { st.forget(keyOf(two.pod)) }, 0},
+		{"two is no longer declared", func() { st.forget(keyOf(two.Pod)) }, 0},
 		{"two is stuck again", func() { st.executed(two, stuck()) }, 1},
 		{"another pod takes its name", func() {
 			st.executed(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting())
 		}, 0},
-		{"it is stuck and goes", func() { st.executed(one, stuck()); st.left(keyOf(one.pod)) }, 0},
+		{"it is stuck and goes", func() { st.executed(one, stuck()); st.left(keyOf(one.Pod)) }, 0},
 	}
 	for _, step := range steps {
 		step.do()
@@ -454,7 +454,7 @@ func TestPodsShareEqualPolicyRefs(t *testing.T) {
 	for i := range 100 {
 		resolved := resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name = fmt.Sprintf("job-%d", i) }), kinds[i%2]...)
 		st.executed(resolved, waiting())
-		kept[st.pods[keyOf(resolved.pod)].policyRefs] = true
+		kept[st.pods[keyOf(resolved.Pod)].policyRefs] = true
 	}
 	if len(kept) != len(kinds) {
 		t.Errorf("100 pods with two sets of policies keep %d sets", len(kept))
@@ -523,12 +523,12 @@ func TestForgottenPodEnqueuesItsPolicies(t *testing.T) {
 	resolved := resolvedPodOf(podtest.New(), mesh)
 	st.executed(resolved, waiting())
 	st.enqueued()
-	st.forget(keyOf(resolved.pod))
+	st.forget(keyOf(resolved.Pod))
 	if diff := cmp.Diff(map[string]bool{"mesh": true}, st.enqueued()); diff != "" {
 		t.Errorf("enqueued policies (-want +got):\n%s", diff)
 	}
-	st.forget(keyOf(resolved.pod))
-	if (st.left(keyOf(resolved.pod)) != leaving{}) || len(st.pods) > 0 || len(st.enqueued()) > 0 {
+	st.forget(keyOf(resolved.Pod))
+	if (st.left(keyOf(resolved.Pod)) != leaving{}) || len(st.pods) > 0 || len(st.enqueued()) > 0 {
 		t.Error("it is still tracked")
 	}
 }

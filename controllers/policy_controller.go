@@ -181,9 +181,9 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, ca
 	if err != nil {
 		return err
 	}
-	selected := slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref })
-	noTemplate := resolved.noTemplate && policy.Spec.IncludeInjected
-	if !selected || !policy.GivesRoles(pod, resolved.options) && !noTemplate {
+	selected := slices.ContainsFunc(resolved.Policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref })
+	noTemplate := resolved.JobUnreadable && policy.Spec.IncludeInjected
+	if !selected || !policy.GivesRoles(pod, resolved.Options(r.options.Resolve)) && !noTemplate {
 		return nil
 	}
 	observation, err := r.observation(ctx, policy, resolved)
@@ -195,19 +195,19 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, ca
 }
 
 func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, resolved resolvedPod) (rollup.PodObservation, error) {
-	o := rollup.PodObservation{Namespace: resolved.pod.Namespace, Pod: resolved.pod.Name}
+	o := rollup.PodObservation{Namespace: resolved.Pod.Namespace, Pod: resolved.Pod.Name}
 	view, dryRun := resolved.resolution.Enforced, !policy.Spec.Enforcement.Acts() && resolved.resolution.DryRun != nil
 	if dryRun {
 		view = *resolved.resolution.DryRun
 	}
 	o.Applies = slices.Contains(view.Policies, policy.Ref)
-	snapshot, err := r.reader.snapshot(ctx, resolved.pod, view)
+	snapshot, err := r.reader.snapshot(ctx, resolved, view)
 	if err != nil {
 		return o, err
 	}
 	snapshot.AssumeMarked = dryRun
-	snapshot.Denied, snapshot.MarkAfter = r.podStates.writes(resolved.pod)
-	o.Undecided, o.NoTemplate = plan.OutcomeUndecided(resolved.pod), resolved.noTemplate && policy.Spec.IncludeInjected
+	snapshot.Denied, snapshot.MarkAfter = r.podStates.writes(resolved.Pod)
+	o.Undecided, o.NoTemplate = plan.OutcomeUndecided(resolved.Pod), resolved.JobUnreadable && policy.Spec.IncludeInjected
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
 		if override.Policy == policy.Ref {
@@ -215,7 +215,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		}
 	}
 	for _, substitution := range o.Decision.Substitutions {
-		if o.Applies && policy.Role(resolved.pod, substitution.Container, resolved.options) == resolve.RoleSidecar {
+		if o.Applies && policy.Role(resolved.Pod, substitution.Container, resolved.Options(r.options.Resolve)) == resolve.RoleSidecar {
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
 	}

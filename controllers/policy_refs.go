@@ -26,7 +26,7 @@ var noPolicyRefs = &policyRefs{}
 
 func newPolicyRefs(resolved resolvedPod) policyRefs {
 	refs := policyRefs{overrides: overridesID(resolved.resolution.Overrides)}
-	for _, policy := range resolved.policies {
+	for _, policy := range resolved.Policies {
 		refs.policies = append(refs.policies, unique.Make(policy.Ref))
 	}
 	for _, sidecar := range resolved.resolution.Enforced.Sidecars {

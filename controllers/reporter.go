@@ -148,14 +148,14 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 	ends := decision.Ends()
 	mode := ends[len(ends)-1].Mode
 	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
-	for _, policy := range resolved.policies {
+	for _, policy := range resolved.Policies {
 		if policy.Spec.Enforcement.Acts() || !slices.Contains(resolved.resolution.DryRun.Policies, policy.Ref) {
 			continue
 		}
-		r.event(resolved.pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
+		r.event(resolved.Pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
 			"nothing was done because the policy's enforcement is DryRun; with Enforce: "+decision.Message, &policy.Ref)
 		r.add(policy.Ref, rollup.Tally{Recent: []v1alpha1.RecentTermination{
-			recent(policy.Ref, client.ObjectKeyFromObject(resolved.pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
+			recent(policy.Ref, client.ObjectKeyFromObject(resolved.Pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
 		}})
 	}
 }

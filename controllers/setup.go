@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -109,7 +109,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 	// An operator for single namespaces has no permission for kinds without a namespace.
 	var cluster []toolscache.SharedIndexInformer
 	if !options.Capabilities.NamespacesOnly {
-		informers(observe.NamespaceMetadata())
+		informers(podinput.NamespaceMetadata())
 		cluster = informers(&v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
@@ -205,8 +205,11 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
-		cache: c, live: from.live, pods: from.pods, policies: from.policies, terminators: terminators, crrServed: kruise.crrs.Available, options: options,
-		templates: newJobTemplates(from.live),
+		Reader: podinput.Reader{Objects: c, Jobs: podinput.NewJobTemplates(from.live, options.Clock), NodeKindRules: options.NodeKindRules},
+		live:   from.live, pods: from.pods, policies: from.policies, crrServed: kruise.crrs.Available, options: options,
+	}
+	for _, t := range terminators {
+		reader.Observers = append(reader.Observers, t)
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
@@ -242,7 +245,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	if !r.options.Capabilities.NamespacesOnly {
 		watches = append(watches,
 			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
-			source.Kind[client.Object](unfinished, observe.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
+			source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {

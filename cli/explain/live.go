@@ -17,8 +17,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/scheme"
 )
@@ -92,7 +92,7 @@ func (o *options) read(arguments []string, namespace string, all bool) ([]*resou
 		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(o.allNamespaces).
 		ResourceTypeOrNameArgs(true, named...).RequestChunksOf(chunk).Flatten()
 	if all && slices.Contains([]string{"po", "pod", "pods"}, strings.ToLower(arguments[0])) {
-		builder = builder.FieldSelectorParam(observe.UnfinishedPods().String())
+		builder = builder.FieldSelectorParam(podcache.UnfinishedPods().String())
 	}
 	return builder.Do().Infos()
 }
@@ -101,7 +101,7 @@ func (o *options) read(arguments []string, namespace string, all bool) ([]*resou
 func (l *live) object(ctx context.Context, info *resource.Info) error {
 	switch object := info.Object.(type) {
 	case *corev1.Pod:
-		return l.add(l.podOf(ctx, object, nil))
+		return l.add(l.podOf(ctx, object))
 	case *batchv1.Job:
 		if l.brief && source.FinalCondition(object) != nil {
 			return nil
@@ -126,17 +126,18 @@ func (l *live) add(pod explain.Pod, err error) error {
 	return err
 }
 
-// podOf reads the input for a pod. A nil Job is read from the cluster. The brief output shows no events.
-func (l *live) podOf(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
+// podOf reads the input for a pod. The brief output shows no events.
+func (l *live) podOf(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) {
 	if l.brief {
-		return l.source.Pod(ctx, pod, job)
+		return l.source.Pod(ctx, pod)
 	}
-	return l.PodWithEvents(ctx, l.source, pod, job)
+	return l.PodWithEvents(ctx, l.source, pod)
 }
 
 // job explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
 func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 	l.Jobs = append(l.Jobs, newJobReport(job))
+	l.source.KnowJob(job)
 	pods, err := l.PodsOf(ctx, job)
 	if err != nil {
 		return err
@@ -152,7 +153,7 @@ func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 			l.Notes = append(l.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
 			return nil
 		}
-		if err := l.add(l.podOf(ctx, &pods[i], job)); err != nil {
+		if err := l.add(l.podOf(ctx, &pods[i])); err != nil {
 			return err
 		}
 	}
@@ -193,7 +194,7 @@ func (l *live) explainPolicies(ctx context.Context, namespace string) error {
 	}
 	var reports []explain.Report
 	for i := range pods {
-		pod, err := l.source.Pod(ctx, &pods[i], nil)
+		pod, err := l.source.Pod(ctx, &pods[i])
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
-	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -173,7 +173,7 @@ func podNames(arguments []string) ([]string, error) {
 func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := reader.List(cmd.Context(), &list, client.InNamespace(namespace), client.Limit(maxPods),
-		client.MatchingFieldsSelector{Selector: observe.UnfinishedPods()}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		client.MatchingFieldsSelector{Selector: podcache.UnfinishedPods()}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	if list.Continue != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -104,7 +105,9 @@ func TestDecide(t *testing.T) {
 			if tc.operator != nil {
 				used = tc.operator
 			}
-			pod := explain.Pod{Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal}
+			pod := explain.Pod{Input: podinput.Input{
+				Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal,
+			}}
 			decision, dryRun := decide(pod, used.Decisions, tc.sidecars, v1alpha1.ModePodPhase, podtest.Noon.Add(time.Hour))
 			got := decided{Reason: decision.Reason, Hint: hintOf(decision.Reason, dryRun)}
 			for _, action := range decision.Writes {
@@ -123,7 +126,7 @@ func TestDecide(t *testing.T) {
 func TestCheckSidecars(t *testing.T) {
 	mains := podtest.Policy("mains")
 	mains.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
-	pod := explain.Pod{Pod: podtest.New(), Policies: []resolve.Policy{mains}}
+	pod := explain.Pod{Input: podinput.Input{Pod: podtest.New(), Policies: []resolve.Policy{mains}}}
 	for name, want := range map[string]string{
 		"proxy": "",
 		"main":  "--sidecars names main, which SidecarTerminationPolicy/mains declares a main container",

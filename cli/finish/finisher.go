@@ -75,7 +75,7 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 			return err
 		}
 	}
-	input, err := f.source.Pod(ctx, pod, nil)
+	input, err := f.source.Pod(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -112,17 +112,14 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mode v1alpha1.Mode, now time.Time) (decision plan.Decision, inDryRun []string) {
 	// A person may finish a pod that has opted out.
 	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = sidecars, true
-	operator.Resolve.Injected = resolve.Injected(pod.Pod, pod.JobContainers)
-	resolution := resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
+	pod.Pod = unmarked(pod.Pod)
+	resolution := pod.Resolve(operator.Resolve)
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
 			inDryRun = append(inDryRun, sidecar.Container)
 		}
 	}
-	return plan.Finish(plan.Snapshot{
-		Pod: unmarked(pod.Pod), View: resolution.Enforced, Node: pod.Node, Kubelet: pod.Kubelet,
-		Capabilities: operator.Capabilities, Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
-	}, mode, now), inDryRun
+	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), mode, now), inDryRun
 }
 
 // checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
@@ -132,7 +129,7 @@ func (f *finisher) checkSidecars(pod explain.Pod) string {
 			return fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
 		}
 		for _, policy := range pod.Policies {
-			if policy.Role(pod.Pod, name, resolve.Options{}) == resolve.RoleMain {
+			if policy.Role(pod.Pod, name, pod.Options(resolve.Options{})) == resolve.RoleMain {
 				return fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy.Ref)
 			}
 		}

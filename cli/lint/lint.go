@@ -368,7 +368,10 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 	if !l.selects(pod) && (job == nil || !l.selects(job)) {
 		return nil
 	}
-	input, err := l.source.Pod(ctx, pod, job)
+	if job != nil {
+		l.source.KnowJob(job)
+	}
+	input, err := l.source.Pod(ctx, pod)
 	if err != nil {
 		return err
 	}

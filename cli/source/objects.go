@@ -17,8 +17,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -28,39 +28,17 @@ func (l *Live) GetPod(ctx context.Context, s *Source, key client.ObjectKey) (exp
 	if err := l.Client.Get(ctx, key, pod); err != nil {
 		return explain.Pod{}, fmt.Errorf("get pod: %w", err)
 	}
-	return l.PodWithEvents(ctx, s, pod, nil)
+	return l.PodWithEvents(ctx, s, pod)
 }
 
-// PodWithEvents reads the Job and events of a pod. A nil Job is read from the cluster.
-func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
-	if job == nil {
-		var err error
-		if job, err = jobOf(ctx, l.Client, pod); err != nil {
-			return explain.Pod{}, err
-		}
-	}
-	result, err := s.Pod(ctx, pod, job)
+// PodWithEvents reads what concerns a pod, with its events.
+func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod) (explain.Pod, error) {
+	result, err := s.Pod(ctx, pod)
 	if err != nil {
 		return result, err
 	}
 	result.Events, err = l.events(ctx, pod)
 	return result, err
-}
-
-// jobOf returns the Job of the pod, or nil. Missing permission is not an error.
-func jobOf(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*batchv1.Job, error) {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "Job" {
-		return nil, nil
-	}
-	job := &batchv1.Job{}
-	switch err := reader.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
-	case err != nil && isUnavailable(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get Job of pod: %w", err)
-	}
-	return job, nil
 }
 
 // eventSources are the reporting controllers of events to show.
@@ -91,7 +69,7 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 // UnfinishedPods lists the unfinished Job-type pods. An empty namespace means all.
 func (l *Live) UnfinishedPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: observe.UnfinishedPods()}); err != nil {
+	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: podcache.UnfinishedPods()}); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods.Items, nil

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
@@ -44,7 +44,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	if err != nil {
 		return err
 	}
-	namespace := observe.NamespaceMetadata()
+	namespace := podinput.NamespaceMetadata()
 	predicts := s.Cluster.Offline && pod.Template
 	needed := predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces)
 	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)

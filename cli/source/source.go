@@ -5,21 +5,21 @@ package source
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 )
@@ -33,6 +33,8 @@ type Source struct {
 	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
+	// jobs are those that were read. A Job is nil if it could not be.
+	jobs map[types.UID]*batchv1.Job
 }
 
 // Notes are the assumptions about what could not be read.
@@ -50,9 +52,18 @@ func (s *Source) Explain(pod explain.Pod) explain.Report {
 	return explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
 }
 
-// Pod reads the input for a pod. The Job is the pod's Job, or nil.
-func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
-	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
+// Pod reads the input for a pod, with its Job.
+func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) {
+	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Input: podinput.Input{Pod: pod}}
+	if seen, err := podcache.Seen(pod); err != nil {
+		return result, err
+	} else if reason, _ := plan.Unprocessable(seen); reason != "" {
+		result.Pod = seen
+	}
+	job, err := s.jobOf(ctx, pod)
+	if err != nil {
+		return result, err
+	}
 	if job != nil {
 		result.Job = job.Name
 		addJob(&result, job.Spec)
@@ -62,23 +73,49 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	if err := s.addPolicies(ctx, &result); err != nil || result.Template {
 		return result, err
 	}
-	var node *corev1.Node
-	var err error
-	if s.Settings.NodeKindRules.All == "" {
-		if node, err = observe.Node(ctx, s.Reader, pod); err != nil {
-			return result, err
-		}
+	reader := podinput.Reader{
+		Objects: s.Reader, NodeKindRules: s.Settings.NodeKindRules, Observers: []podinput.Observer{crr.Observer{Reader: s.Reader}, &image.Terminator{}},
 	}
-	result.Kubelet, result.PhaseSince = observe.Kubelet(node), phaseSince(pod)
-	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Cluster.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
+	err = reader.AddState(ctx, &result.Input)
+	if result.PhaseSince = phaseSince(pod); s.Cluster.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
-	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &image.Terminator{}}
-	result.Attempts, err = observe.Attempts(ctx, observers, pod)
-	if errors.Is(err, terminator.ErrInvalidAnnotation) {
-		result.InvalidAnnotation, err = err.Error(), nil
-	}
 	return result, err
+}
+
+// jobOf returns the Job of the pod, or nil. Missing permission is not an error.
+func (s *Source) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error) {
+	owner := podinput.JobOf(pod)
+	if owner == nil {
+		return nil, nil
+	}
+	if known, found := s.jobs[owner.UID]; found {
+		return known, nil
+	}
+	job := &batchv1.Job{}
+	switch err := s.Reader.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
+	case err != nil && isUnavailable(err):
+		job = nil
+	case err != nil:
+		return nil, fmt.Errorf("get Job of pod: %w", err)
+	case job.UID != owner.UID && !s.Cluster.Offline:
+		job = nil
+	}
+	s.keepJob(owner.UID, job)
+	return job, nil
+}
+
+// KnowJob keeps a Job that was read, so that it is not read again for each of its pods.
+func (s *Source) KnowJob(job *batchv1.Job) { s.keepJob(job.UID, job) }
+
+func (s *Source) keepJob(uid types.UID, job *batchv1.Job) {
+	if uid == "" {
+		return // in a manifest
+	}
+	if s.jobs == nil {
+		s.jobs = map[types.UID]*batchv1.Job{}
+	}
+	s.jobs[uid] = job
 }
 
 // phaseSince returns when the pod's phase became terminal at the latest, as far as its managed fields say.
@@ -116,10 +153,7 @@ func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, 
 	var err error
 	switch object := manifest.Object.(type) {
 	case *corev1.Pod:
-		var job *batchv1.Job
-		if job, err = jobOf(ctx, s.Reader, object); err == nil {
-			pod, err = s.Pod(ctx, object, job)
-		}
+		pod, err = s.Pod(ctx, object)
 	case *batchv1.Job:
 		pod, err = s.Template(ctx, OfJob(object))
 	case *batchv1.CronJob:

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/podinput"
 )
 
 // defaultBackoffLimit is the default of Kubernetes.
@@ -48,7 +49,7 @@ func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain
 	}, Spec: spec.Template.Spec}
 	maps.Copy(pod.Labels, spec.Template.Labels)
 	withDefaults(pod)
-	result := explain.Pod{Kind: kind, Name: pod.Name, Pod: pod, Template: true}
+	result := explain.Pod{Kind: kind, Name: pod.Name, Input: podinput.Input{Pod: pod}, Template: true}
 	addJob(&result, spec)
 	return result
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -40,13 +41,13 @@ func newFixture() *fixture {
 	return &fixture{
 		Pod: explain.Pod{
 			Kind: "Job", Name: "job", Template: true, BackoffLimit: ptr.To(int32(6)),
-			Pod: &corev1.Pod{
+			Input: podinput.Input{Pod: &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job"},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
 					Containers:    []corev1.Container{{Name: "main"}, {Name: "proxy"}},
 				},
-			},
+			}},
 		},
 		operator: settings.Decisions{
 			Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore},

@@ -99,8 +99,8 @@ func (x *explainer) undeclaredInjections() {
 	for _, injection := range x.Injected {
 		after.Pod.Pod.Spec.Containers = append(after.Pod.Pod.Spec.Containers, corev1.Container{Name: injection.Container})
 	}
-	after.operator.Resolve.Injected = resolve.Injected(after.Pod.Pod, x.JobContainers)
-	after.resolution = resolve.Resolve(after.Pod.Pod, x.Policies, after.operator.Resolve)
+	after.operator.Resolve = after.Options(after.operator.Resolve)
+	after.resolution = after.Resolve(after.operator.Resolve)
 	after.view = after.resolution.Enforced
 	undeclared := after.undeclared()
 	for _, injection := range x.Injected {

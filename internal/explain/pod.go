@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/sidecars"
@@ -45,35 +46,23 @@ type Cluster struct {
 type Pod struct {
 	// Kind and Name identify a Pod, or the Job or CronJob with the template.
 	Kind, Name string
-	// Pod is the pod. If Template is true, it is a pod that the template will create, without a status.
-	Pod             *corev1.Pod
-	Template        bool
-	NamespaceLabels map[string]string
-	// Policies are the policies that select the pod. NotSelecting are others of its namespace and of the cluster kind, if the
-	// report should say why they do not select it. It then needs NamespaceLabels.
-	Policies, NotSelecting []resolve.Policy
+	// Input is what the operator decides by. If Template is true, its pod is one that the template will create, without a status, node and
+	// attempts.
+	podinput.Input
+	Template bool
+	// NotSelecting are other policies of the pod's namespace and of the cluster kind, if the report should say why they do not select the pod.
+	NotSelecting []resolve.Policy
 	// Injected are the containers that webhooks will add to the pods of a template.
 	Injected []sidecars.Injection
 	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
 	EndedByOthers []string
-	// Node is the kind of the pod's node, and Kubelet what it reports about its kubelet. Attempts are the past attempts. A
-	// template has none of them.
-	Node     plan.NodeKind
-	Kubelet  plan.Kubelet
-	Attempts []plan.Attempt
-	// PhaseSince is when the pod's phase became terminal, or zero.
-	PhaseSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
-	Job string
-	// JobContainers are the regular containers of the Job's pod template. It is empty without a Job.
-	JobContainers []string
+	Job           string
 	BackoffLimit  *int32
 	FailurePolicy *batchv1.PodFailurePolicy
 	// Deletion is nil if nothing deletes the Job.
 	Deletion *Deletion
 	Events   []Event
-	// InvalidAnnotation is why the operator cannot read its own annotations on the pod, or empty. The operator ignores such a pod.
-	InvalidAnnotation string
 }
 
 // explainer holds what several parts of a report need.
@@ -103,9 +92,8 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	if operator.Capabilities.NamespacesOnly {
 		x.cluster.Kruise = new(false) // the operator does not use it
 	}
-	x.operator.Resolve.NamespaceLabels = pod.NamespaceLabels
-	x.operator.Resolve.Injected = resolve.Injected(x.Pod.Pod, pod.JobContainers)
-	x.resolution = resolve.Resolve(x.Pod.Pod, pod.Policies, x.operator.Resolve)
+	x.operator.Resolve = x.Options(x.operator.Resolve)
+	x.resolution = x.Resolve(x.operator.Resolve)
 	x.view = x.resolution.Enforced
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
@@ -132,10 +120,7 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
-	return plan.Snapshot{
-		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Kubelet: x.Kubelet, Capabilities: capabilities,
-		Attempts: x.Attempts, PhaseSince: x.PhaseSince, InvalidAnnotation: x.InvalidAnnotation,
-	}
+	return x.Snapshot(x.view, capabilities)
 }
 
 // report adds the current decision to the report.

@@ -108,7 +108,7 @@ func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 
 // add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
-	known := resolve.Options{Injected: resolve.Injected(report.input.Pod, report.input.JobContainers)}
+	known := report.input.Options(resolve.Options{})
 	declares := func(name string) bool { return policy.Role(report.input.Pod, name, known) == resolve.RoleSidecar }
 	var sidecars []string
 	for _, container := range report.Containers {

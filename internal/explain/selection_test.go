@@ -17,6 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -214,7 +215,8 @@ func TestPoliciesThatNeedNotSelectThePod(t *testing.T) {
 
 func TestNearestPod(t *testing.T) {
 	pod := func(namespace, name string, labels map[string]string, containers ...string) explain.Pod {
-		made := explain.Pod{Kind: "Pod", Name: name, Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}}
+		of := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
+		made := explain.Pod{Kind: "Pod", Name: name, Input: podinput.Input{Pod: of}}
 		made.Pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		for _, container := range containers {
 			made.Pod.Spec.Containers = append(made.Pod.Spec.Containers, corev1.Container{Name: container})

@@ -195,6 +195,8 @@ func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan
 	return s
 }
 
+func jobUnreadable(s *plan.Snapshot) { s.JobUnreadable = true }
+
 // mayRestart reports whether the kubelet may restart a container that fails.
 func mayRestart(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == onFailure || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })

@@ -51,6 +51,8 @@ func TestMarks(t *testing.T) {
 		"the mark of another pod's copy": {observed(pod(), oneProxy(), withoutKruise, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, marking("[proxy] PodPhase")},
 		"a sidecar is declared later":    {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy")), listing("proxy")), 0, marking("[logs proxy]")},
 		"exit codes now count":           {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), listing("logs,proxy")), 0, marking("[logs]")},
+		"the Job cannot be read":         {observed(two(), oneProxy(), jobUnreadable, listing("logs,proxy")), 0, requeued(waits(v1alpha1.ReasonMainContainersRunning, 0), 10*minute)},
+		"nor when it is not marked":      {observed(pod(), oneProxy(), jobUnreadable, unmarked), 0, requeued(marking("[proxy]"), 10*minute)},
 		"all exit codes now count": {
 			observed(pod(), oneProxy(respect), func(s *plan.Snapshot) {
 				s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
@@ -306,6 +308,7 @@ func TestUnmark(t *testing.T) {
 	runScenarios(t, map[string]scenario{
 		"no sidecar":                 {of(), 0, unmarks(noSidecar)},
 		"no main container":          {of(declareAll), 0, unmarks(noMain)},
+		"the Job cannot be read":     {of(jobUnreadable), 0, requeued(noSidecar, 10*minute)},
 		"no answer of the policy":    {of(declareAll, undecided), 0, unmarks(noMain)},
 		"marked to end":              {of(ending(v1alpha1.EndPodPhase)), 0, unmarks(noSidecar)},
 		"must wait":                  {of(markAfter(minute)), 0, markWaits(noSidecar, minute)},

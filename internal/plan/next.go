@@ -33,6 +33,9 @@ func (s *situation) complete(d Decision) Decision {
 	if len(s.Denied) > 0 {
 		s.lookAgain(s.untilDeniedAgain(d.Stage))
 	}
+	if s.JobUnreadable {
+		s.lookAgain(s.byAge(jobRetry))
+	}
 	for _, write := range d.Writes {
 		// A CRR may end without a change of the pod.
 		s.lookAgain(write.Timeout)
@@ -41,6 +44,14 @@ func (s *situation) complete(d Decision) Decision {
 	d.Tried, d.TriedNumber = Tried(s.Attempts)
 	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)
 	return d
+}
+
+// jobRetry is the shortest wait before the Job of a pod is read again.
+const jobRetry = time.Minute
+
+// byAge is a wait that grows with the age of the pod, from the shortest one to maxRetryInterval.
+func (s *situation) byAge(shortest time.Duration) time.Duration {
+	return min(max(s.now.Sub(s.Pod.CreationTimestamp.Time), shortest), maxRetryInterval)
 }
 
 // lookAgain requeues the pod after the wait, whatever rule applies. Zero means never.

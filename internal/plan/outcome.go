@@ -140,7 +140,7 @@ func (s *situation) waitToMark() *Decision {
 
 // unmark takes the mark back where nothing declares a sidecar, or everything, any more. It returns nothing if the mark decides nothing.
 func (s *situation) unmark() []Write {
-	if s.AssumeMarked || !MarkDecides(s.Pod) || !s.canMark() {
+	if s.AssumeMarked || s.JobUnreadable || !MarkDecides(s.Pod) || !s.canMark() {
 		return nil
 	}
 	return []Write{marks(Mark{})}
@@ -202,7 +202,7 @@ const (
 // remember retries.
 func (s *situation) untilDeniedAgain(stage Stage) time.Duration {
 	if s.mainsDone.IsZero() {
-		return min(max(s.now.Sub(s.Pod.CreationTimestamp.Time), deniedRetry), maxRetryInterval)
+		return s.byAge(deniedRetry)
 	}
 	waited := s.now.Sub(s.mainsDone)
 	if stage != StageStuck || waited < 0 {
@@ -211,10 +211,14 @@ func (s *situation) untilDeniedAgain(stage Stage) time.Duration {
 	return min(max(waited, minDeniedRetry), maxDeniedRetry)
 }
 
-// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
+// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none. One whose Job cannot be read keeps its mark,
+// which may list injected containers.
 func (s *situation) isCurrent(mark Mark) bool {
-	if !IsMarked(s.Pod) {
+	switch {
+	case !IsMarked(s.Pod):
 		return len(mark.IgnoredExitCodes) == 0
+	case s.JobUnreadable:
+		return true
 	}
 	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
 		markedInAdvance(s.Pod) == mark.End && !mark.Succeeded

@@ -130,6 +130,9 @@ type Snapshot struct {
 	// Denied holds the modes whose last write was denied, each with the API server's answer. Next does not use them. Marks are
 	// writes of mode PodPhase.
 	Denied map[v1alpha1.Mode]string
+	// JobUnreadable is true if a policy includes injected containers, and the operator lacks permission to read the pod's Job. The view then
+	// takes those containers for main containers.
+	JobUnreadable bool
 	// InvalidAnnotation is why the annotations that record attempts cannot be read, or empty. If it is set, Attempts is
 	// incomplete.
 	InvalidAnnotation string

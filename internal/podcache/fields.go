@@ -19,11 +19,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// keptFields are the fields that internal/resolve, internal/plan and the terminators read, by their names in Go: identity, labels,
+// keptFields are the fields that internal/podinput, internal/resolve, internal/plan and the terminators read, by their names in Go: identity, labels,
 // scheduling and restart fields, container states, and what decides whether a quick-exit image covers a container.
 var keptFields = []string{
 	"ObjectMeta.Name", "ObjectMeta.Namespace", "ObjectMeta.UID", "ObjectMeta.ResourceVersion",
-	"ObjectMeta.CreationTimestamp", "ObjectMeta.DeletionTimestamp", "ObjectMeta.Labels", "ObjectMeta.Annotations",
+	"ObjectMeta.CreationTimestamp", "ObjectMeta.DeletionTimestamp", "ObjectMeta.Labels", "ObjectMeta.Annotations", "ObjectMeta.OwnerReferences",
 
 	"Spec.NodeName", "Spec.RestartPolicy", "Spec.TerminationGracePeriodSeconds", "Spec.ActiveDeadlineSeconds", "Spec.ResourceClaims",
 	"Spec.InitContainers.Name", "Spec.InitContainers.RestartPolicy", "Spec.InitContainers.RestartPolicyRules",
@@ -38,14 +38,15 @@ var keptFields = []string{
 	"Status.ContainerStatuses.State.Terminated.StartedAt", "Status.ContainerStatuses.State.Terminated.FinishedAt",
 }
 
-// keptEntries are the keys, names or types of the entries that are kept of some of these fields.
+// keptEntries are the keys, names, types or kinds of the entries that are kept of some of these fields.
 var keptEntries = map[string][]string{
 	"ObjectMeta.Annotations": {
 		v1alpha1.AnnotationSidecars, v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd,
 		v1alpha1.AnnotationMainContainers, corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey,
 	},
-	"Spec.Containers.Env": {v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode, quickexit.PathVariable},
-	"Status.Conditions":   {string(corev1.AllContainersRestarting), string(corev1.DisruptionTarget)},
+	"ObjectMeta.OwnerReferences": {"Job"},
+	"Spec.Containers.Env":        {v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode, quickexit.PathVariable},
+	"Status.Conditions":          {string(corev1.AllContainersRestarting), string(corev1.DisruptionTarget)},
 }
 
 // keptFirst are lists of which only the first item is kept: the rest of a command is often a long script.

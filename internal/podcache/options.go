@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -29,7 +28,7 @@ import (
 func ManagerOptions(namespaces ...string) (cache.Options, error) {
 	scheme, err := newScheme()
 	byObject := crr.CacheOptions()
-	byObject[&Pod{}] = cache.ByObject{Field: observe.UnfinishedPods()}
+	byObject[&Pod{}] = cache.ByObject{Field: UnfinishedPods()}
 	byObject[&corev1.Node{}] = cache.ByObject{Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)}
 	return cache.Options{
 		Scheme:                      scheme,

@@ -82,6 +82,19 @@ func (p *Pod) Unmarshal(data []byte) error {
 	return nil
 }
 
+// Seen returns the pod as the operator sees it: with the fields that it reads, or a plan.Stub.
+func Seen(pod *corev1.Pod) (*corev1.Pod, error) {
+	encoded, err := pod.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode pod: %w", err)
+	}
+	var cached Pod
+	if err := cached.Unmarshal(encoded); err != nil {
+		return nil, err
+	}
+	return cached.Decode()
+}
+
 // mayBeDone returns Pod.MayBeDone of the encoded pod, in time linear in its size.
 func mayBeDone(pod []byte) bool {
 	_, anyEnded := first(pod, containersEnded...)

@@ -47,7 +47,7 @@ func fullPod() *corev1.Pod {
 				v1alpha1.AnnotationMainContainers: "Running/4a1b", "example.com/large": "value",
 				corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6",
 			},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job"}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job"}, {Kind: "Workflow", Name: "workflow"}},
 			Finalizers:      []string{"batch.kubernetes.io/job-tracking"},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
 		},
@@ -112,6 +112,7 @@ func TestPodHasFieldsThatAreRead(t *testing.T) {
 				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationIgnoredExitCodes: "proxy,tunnel", v1alpha1.AnnotationEnd: "PodPhase/4a1b",
 				v1alpha1.AnnotationMainContainers: "Running/4a1b", corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6",
 			},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job"}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", RestartPolicy: corev1.RestartPolicyOnFailure, TerminationGracePeriodSeconds: ptr.To[int64](5),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package observe
+package podcache
 
 import (
 	corev1 "k8s.io/api/core/v1"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package observe_test
+package podcache_test
 
 import (
 	"testing"
@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
 func TestUnfinishedPods(t *testing.T) {
-	selector := observe.UnfinishedPods()
+	selector := podcache.UnfinishedPods()
 	for name, tc := range map[string]struct {
 		policy corev1.RestartPolicy
 		phase  corev1.PodPhase
