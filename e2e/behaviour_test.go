@@ -515,17 +515,6 @@ func anyRunning(records []*harness.PodRecord) bool {
 	return slices.ContainsFunc(records, func(record *harness.PodRecord) bool { return len(record.Running()) > 0 })
 }
 
-// forEachRestartPolicy runs a parallel subtest in its own namespace for each of jobRestartPolicies.
-func forEachRestartPolicy(t *testing.T, run func(test *harness.Test, restartPolicy corev1.RestartPolicy)) {
-	t.Helper()
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			run(harness.New(t), restartPolicy)
-		})
-	}
-}
-
 // Pods with restartPolicy Always, as those of a CloneSet, and pods that no policy selects keep their sidecars. The Job shows that the
 // operator had time to act.
 func TestLeftAlone(t *testing.T) {

@@ -311,15 +311,6 @@ func TestToolKubeRayHeadIsLeftAlone(t *testing.T) {
 // injectedLabel is a label of pods that get a sidecar.
 const injectedLabel = "sidecar"
 
-// newInjectedTool returns a test on a cluster with the addons. OpenKruise injects a sidecar with the script into pods with injectedLabels.
-func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Test {
-	t.Helper()
-	harness.RequireAddons(t, addons...)
-	test := harness.New(t)
-	injectWhereLabelled(test, injectedLabel, harness.Sidecar(script))
-	return test
-}
-
 // newPresetTool is newInjectedTool with the preset as the only policy. The sidecar has a name that presets list.
 func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test {
 	t.Helper()
