@@ -223,16 +223,6 @@ func TestExplainNodeTypes(t *testing.T) {
 	wantCommand(t, "a pod", "explain job/job -n "+namespace, 1, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
 }
 
-func TestExplainUnmarkedPod(t *testing.T) {
-	c, namespace := newNamespace(t)
-	newNode(t, c)
-	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job)
-	runPod(t, c, job)
-	wantCommand(t, "a pod", "explain pod/job-1 -n "+namespace, 1,
-		"Waiting (Marking): marking the pod, so that exit codes of these containers do not count: proxy", "problem Overdue")
-}
-
 // TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.
 func TestExplainWithFewPermissions(t *testing.T) {
 	c, namespace := newNamespace(t)
