@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -123,17 +124,12 @@ func podOutcome(pod *corev1.Pod) string {
 
 // markedPod returns a pod with containers main and proxy that the operator has marked, for createMarked.
 func markedPod(space string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: space, GenerateName: "outcome-",
-			Labels:      map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers},
-			Annotations: map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/UID"},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: "node", RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
-			Containers: []corev1.Container{{Name: "main", Image: "main:1"}, {Name: "proxy", Image: "proxy:1"}},
-		},
-	}
+	return podtest.New(podtest.InNamespace(space, ""), func(p *corev1.Pod) {
+		p.GenerateName = "outcome-"
+		p.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+		p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/UID"}
+		p.Spec.AutomountServiceAccountToken, p.Status = new(bool), corev1.PodStatus{}
+	})
 }
 
 // createMarked creates the pod and puts its UID into annotations with UID.

@@ -139,7 +139,6 @@ const (
 	unmergedOfP    = "fluent-bit,20, vault-agent,,"
 	mergedOfP      = "fluent-bit,20,quick-exit:2 istio-proxy,1, vault-agent,,"
 	withBothKinds  = "patches:" + patchBothKinds
-	presetOfIstio  = "CONFIG/presets/istio-proxy"
 	mirroredImages = "images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}, {name: one, newTag: '7'}]\n"
 )
 
@@ -157,9 +156,6 @@ func overlays(t *testing.T) map[string]userOverlay {
 		}},
 		"without the component, patches replace sidecars": {kustomization: "resources: [base.yaml]\n" + withBothKinds, want: fields{sidecarsOfP: unmergedOfP}},
 		"patches of built-in kinds and policies":          {kustomization: component + withBothKinds + builtinPatch, want: builtins},
-		"patches of built-in kinds, preset and component": {
-			kustomization: "resources: [base.yaml, " + presetOfIstio + "]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch, want: builtins,
-		},
 		// A replaced list would make extract a sidecar, and terminate it early.
 		"patches add main containers": {kustomization: component + patchSpec("mains", `{mainContainers: [report, load]}`), want: fields{
 			"SidecarTerminationPolicy/mains {.spec.mainContainers[*]}": "extract load report",
@@ -171,27 +167,11 @@ func overlays(t *testing.T) map[string]userOverlay {
 				sidecarsOfP: "fluent-bit,2,own:1 istio-proxy,1,", "SidecarTerminationPolicy/p {.spec.sidecars[*].quickExitPaths[*]}": "/opt/own",
 			},
 		},
-		"$patch: delete":  {kustomization: component + patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`), want: fields{sidecarsOfP: "fluent-bit,2,quick-exit:2"}},
-		"$patch: replace": {kustomization: component + patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`), want: fields{sidecarsOfP: "vault-agent,,"}},
-		"JSON patch": {
-			kustomization: "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
-			want:          fields{sidecarsOfP: "fluent-bit,2,quick-exit:2 istio-proxy,1, x,,"},
-		},
+		"$patch: delete": {kustomization: component + patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`), want: fields{sidecarsOfP: "fluent-bit,2,quick-exit:2"}},
 		// kustomize uses the first schema that it reads, which is the user's.
 		"own schema in a file": {
 			kustomization: "openapi: {path: own.json}" + component + withBothKinds + mirroredImages, files: map[string]string{"own.json": foreignSchema},
 			want: fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
-		},
-		"own schema by version": {
-			kustomization: "openapi: {version: v1.21.2}" + component + withBothKinds + mirroredImages,
-			want:          fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
-		},
-		"own schema in a base": {
-			kustomization: "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\n" + withBothKinds,
-			files: map[string]string{
-				"theirs/kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n", "theirs/own.json": foreignSchema, "theirs/base.yaml": base,
-			},
-			want: fields{sidecarsOfP: unmergedOfP},
 		},
 		"own schema with the snippet": {
 			kustomization: "openapi: {path: own.json}\nnamespace: batch\nresources: [base.yaml]\n" + withBothKinds,
@@ -222,10 +202,6 @@ patches:
 		"labels skip selectors of policies": {kustomization: component + "labels: [{pairs: {env: prod}, includeSelectors: true}]\n", want: fields{
 			"SidecarTerminationPolicy/p {.metadata.labels.env} {.spec.podSelector}": "prod {}",
 		}},
-		"labels for selectors of policies": {
-			kustomization: component + "labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n",
-			want:          fields{"SidecarTerminationPolicy/p {.spec.podSelector.matchLabels.env}": "prod"},
-		},
 		// A preset includes the component.
 		"presets, patched": {
 			kustomization: `

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -113,31 +114,14 @@ func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPol
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "proxy"}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	create(t, c, policy)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "job"},
-		Spec: corev1.PodSpec{
-			NodeName:       node.Name,
-			RestartPolicy:  corev1.RestartPolicyNever,
-			InitContainers: []corev1.Container{{Name: "setup", Image: "setup:1"}},
-			Containers: []corev1.Container{
-				{Name: "main", Image: "main:1"},
-				{Name: "proxy", Image: "proxy:1", Command: []string{"/bin/sh"}},
-			},
-		},
-	}
+	pod := podtest.New(podtest.MainDone, podtest.InNamespace(space.Name, "job"), func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Spec.Containers[1].Command = node.Name, []string{"/bin/sh"}
+		p.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
+	})
+	status := pod.Status
 	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "default"}})
 	create(t, c, pod)
-	pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "main", ContainerID: "containerd://main", State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()},
-			}},
-			{Name: "proxy", ContainerID: "containerd://proxy", Ready: true, State: corev1.ContainerState{
-				Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
-			}},
-		},
-	}
+	pod.Status = status
 	if err := c.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
