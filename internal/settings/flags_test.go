@@ -212,16 +212,6 @@ func entry(t *testing.T, text string) imagelist.Entry {
 	return entry
 }
 
-func TestReleaseIsTheInstalledVersion(t *testing.T) {
-	content, err := os.ReadFile("../../config/default/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tag := "newTag: " + Release + "\n"; !strings.Contains(string(content), tag) {
-		t.Errorf("config/default does not install this version, %q", tag)
-	}
-}
-
 func TestAdmissionPolicyHasTheMaximumGracePeriod(t *testing.T) {
 	content, err := os.ReadFile("../../config/admission/outcome.yaml")
 	if err != nil {
