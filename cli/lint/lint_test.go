@@ -109,45 +109,6 @@ func TestPoliciesResolveFindings(t *testing.T) {
 	}
 }
 
-func TestPolicyFormat(t *testing.T) {
-	pod := func(name string, containers ...string) string {
-		text := "---\napiVersion: v1\nkind: Pod\nmetadata: {namespace: batch, name: " + name + "}\nspec:\n  restartPolicy: Never\n  containers:\n  - {name: main, image: app}\n"
-		for _, container := range containers {
-			text += "  - {name: " + container + ", image: x}\n"
-		}
-		return text
-	}
-	const earlier = "---\napiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {namespace: batch, name: undeclared-sidecars}\n" +
-		"spec: {enforcement: Enforce, sidecars: [{name: vault-agent, drainSeconds: 5}]}\n"
-	const head = "apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata:\n  name: undeclared-sidecars\n  namespace: batch\nspec:\n"
-	for name, tc := range map[string]struct{ manifests, want string }{
-		"two workloads": {pod("a", "istio-proxy") + pod("b", "istio-proxy", "fluent-bit"), `---
-# fluent-bit in 1 workload
-# istio-proxy in 2 workloads
-` + head + `  enforcement: DryRun
-  podSelector: {}
-  sidecars:
-  - name: fluent-bit
-  - name: istio-proxy
-`},
-		"policy of an earlier run": {earlier + pod("a", "istio-proxy"), `---
-# istio-proxy in 1 workload
-` + head + `  enforcement: Enforce
-  podSelector: {}
-  sidecars:
-  - drainSeconds: 5
-    name: vault-agent
-  - name: istio-proxy
-`},
-		"nothing found": {pod("a"), "# nothing to declare\n"},
-	} {
-		got, _ := run(t, tc.manifests, "-o", "policy")
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 // Each manifest has the shape that the documentation of a tool describes, which its first line names. The findings follow.
 func TestManifests(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
@@ -186,45 +147,4 @@ func TestManifests(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestNothingToCheckIsNotGreen(t *testing.T) {
-	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}]}}}\n"
-	const unknown = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: b}\nspec: {size: 1}\n"
-	for name, tc := range map[string]struct {
-		text      string
-		arguments []string
-		err       string // exit code 1 has ErrProblem
-		line      string // last line of the output
-	}{
-		"no object":         {"---\n# nothing\n---\n", nil, "the manifests contain no object", ""},
-		"empty input":       {"", nil, "the manifests contain no object", ""},
-		"checked":           {job, nil, "", "Checked 1 workload: no findings"},
-		"unknown kind":      {job + "---\n" + unknown, nil, "", "Checked 1 workload: no findings; not checked: 1 object"},
-		"strict":            {job + "---\n" + unknown, []string{"--fail-on=warning"}, output.ErrProblem.Error(), "Checked 1 workload: no findings; not checked: 1 object"},
-		"ignored kind":      {job + "---\n" + unknown, []string{"--fail-on=warning", "--ignore-kind=widget.example.com"}, "", "Checked 1 workload: no findings"},
-		"only ignored kind": {unknown, []string{"--fail-on=warning", "--ignore-kind=Widget.example.com"}, output.ErrProblem.Error(), "No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found"},
-		"only a policy": {
-			"apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: p}\nspec: {podSelector: {}, sidecars: [{name: a}]}\n",
-			[]string{"--fail-on=warning"}, "", "Checked 1 policy: no findings",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, err := run(t, tc.text, tc.arguments...)
-			if got := errorText(err); got != tc.err {
-				t.Errorf("got error %q, want %q", got, tc.err)
-			}
-			lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-			if got := lines[len(lines)-1]; got != tc.line {
-				t.Errorf("the output ends with %q, want %q", got, tc.line)
-			}
-		})
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
