@@ -48,6 +48,7 @@ func TestOperatorRunsWithGrantedPermissions(t *testing.T) {
 		"overlays/daemonless":    v1alpha1.ModePodPhase,
 		"overlays/virtual-nodes": v1alpha1.ModeImage,
 		"overlays/restricted":    v1alpha1.ModeImage,
+		namespacedOverlay:        v1alpha1.ModeImage,
 	} {
 		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, mode) })
 	}
@@ -66,7 +67,11 @@ func testRights(t *testing.T, program, overlay string, mode v1alpha1.Mode) {
 	t.Helper()
 	rendered := apply(t, overlay)
 	c, _ := installOutcome(t)
-	policy, pod := finishedPod(t, c)
+	space := "batch" // the namespace of the overlay for single namespaces
+	if overlay != namespacedOverlay {
+		space = newNamespace(t)
+	}
+	policy, pod := finishedPodIn(t, c, space)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address=0")...)
 
 	ready := operator.eventually(operator.isReady)
@@ -107,19 +112,22 @@ func arguments(t *testing.T, rendered resources) []string {
 // kubelet runs it.
 func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
 	t.Helper()
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
+	return finishedPodIn(t, c, newNamespace(t))
+}
+
+func finishedPodIn(t *testing.T, c client.Client, space string) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
+	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
-	create(t, c, space)
 	create(t, c, node)
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "proxy"}}
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "proxy"}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	create(t, c, policy)
-	pod := podtest.New(podtest.MainDone, podtest.InNamespace(space.Name, "job"), func(p *corev1.Pod) {
+	pod := podtest.New(podtest.MainDone, podtest.InNamespace(space, "job"), func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Spec.Containers[1].Command = node.Name, []string{"/bin/sh"}
 		p.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
 	})
 	status := pod.Status
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "default"}})
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
 	create(t, c, pod)
 	pod.Status = status
 	if err := c.Status().Update(t.Context(), pod); err != nil {
