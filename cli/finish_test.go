@@ -275,7 +275,8 @@ func TestFinishSwapsImages(t *testing.T) {
 	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationImageSwap]), &swaps); err != nil {
 		t.Fatalf("annotations %v: %v", pod.Annotations, err)
 	}
-	if pod.Spec.Containers[0].Image != "main:v1" || pod.Spec.Containers[1].Image != quickExit || len(swaps) != 1 || swaps["proxy"].Image != "proxy:v1" {
+	if pod.Spec.Containers[0].Image != "main:v1" || pod.Spec.Containers[1].Image != quickExit ||
+		len(swaps) != 1 || swaps["proxy"].Image != "proxy:v1" {
 		t.Errorf("images %s and %s, swaps %v", pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image, swaps)
 	}
 	wantCommand(t, "again", line+" --quick-exit-image="+quickExit, 1, "refused AttemptInProgress waiting for sidecars to end: proxy")

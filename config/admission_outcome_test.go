@@ -345,13 +345,15 @@ func TestOutcomeOfPods(t *testing.T) {
 		"list grows": {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "/UID" }, steps: steps{
 			{kubelet("Running main=0 proxy=running"), "Running, Running; ignored="}, {mark(markPod), "Running, Succeeded"}}},
 		"restart rules, recorded by operator": {pod: withRules, steps: steps{
-			{kubelet("Running main=0 proxy=running"), "Running, Running"}, {mark(recordPod), "Running, Succeeded"}, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
+			{kubelet("Running main=0 proxy=running"), "Running, Running"}, {mark(recordPod), "Running, Succeeded"},
+			{kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
 		"main ends before deadline":    {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
 		"main ends at deadline":        {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
 		"sidecar restarted after main": {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided"}}},
 		"sidecar restarted with main":  {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@10"), "Running, Succeeded"}}},
 		"native sidecar": {pod: withNative, steps: steps{
-			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},
+			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"},
+			{kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},
 		"Decided without phase": {steps: steps{
 			{mark("metadata: {annotations: {sidecartermination.dev/main-containers: Decided/UID}}"), "Pending, Succeeded"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
 	})

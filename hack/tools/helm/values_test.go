@@ -157,9 +157,11 @@ func TestValuesWithOwnEffects(t *testing.T) {
 		"labels of pods": {values{"podLabels": values{"team": "batch", "app.kubernetes.io/component": "other"}}, map[string]any{
 			podTemplate + "metadata.labels.team": "batch", podTemplate + "metadata.labels.app.kubernetes.io/component": "controller-manager",
 		}},
-		"one replica":                {values{"replicas": 1}, map[string]any{disruptionBudget: nil}},
-		"no disruption budget":       {values{"podDisruptionBudget": values{"enabled": false}}, map[string]any{disruptionBudget: nil}},
-		"last resort":                {values{"modes": values{"podPhase": "LastResort"}}, map[string]any{firstContainer + "args.2": "--pod-phase=LastResort"}},
+		"one replica":          {values{"replicas": 1}, map[string]any{disruptionBudget: nil}},
+		"no disruption budget": {values{"podDisruptionBudget": values{"enabled": false}}, map[string]any{disruptionBudget: nil}},
+		"last resort": {values{"modes": values{"podPhase": "LastResort"}}, map[string]any{
+			firstContainer + "args.2": "--pod-phase=LastResort",
+		}},
 		"foreign service account":    {values{"serviceAccount": values{"create": false}}, map[string]any{serviceAccount: nil}},
 		"definitions kept elsewhere": {values{"crds": values{"install": false}}, map[string]any{definitions[0]: nil, definitions[1]: nil}},
 		"definitions are not kept": {values{"crds": values{"keep": false}}, map[string]any{
@@ -172,8 +174,9 @@ func TestValuesWithOwnEffects(t *testing.T) {
 			"ValidatingAdmissionPolicy sidecar-termination-operator-limits spec.matchConditions.0.expression": "request.userInfo.username." +
 				"matches('^system:serviceaccount:[^:]+:[^:]*batch[^:]*$')",
 		}},
-		"extra object": {values{"extraObjects": []any{values{"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ .Release.Name }}-extra"}}}},
-			map[string]any{"ConfigMap sidecar-termination-operator-extra": true}},
+		"extra object": {values{"extraObjects": []any{
+			values{"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ .Release.Name }}-extra"}},
+		}}, map[string]any{"ConfigMap sidecar-termination-operator-extra": true}},
 		"further egress": {values{"networkPolicy": values{"enabled": true, "egress": []any{values{"ports": []any{values{"port": 53}}}}}}, map[string]any{
 			networkPolicy + " spec.egress.1.ports.0.port": float64(53),
 		}},
@@ -202,7 +205,8 @@ func TestImagesFollowValues(t *testing.T) {
 		operator, quickExit string
 	}{
 		"registry": {values{"imageRegistry": "mirror.example:5000/ghcr/"},
-			"mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0", "mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0"},
+			"mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0",
+			"mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0"},
 		"repository":             {values{"image": values{"repository": "mirror.example/operator"}}, "mirror.example/operator:v0.1.0", quickExit},
 		"tag":                    {values{"image": values{"tag": "v9"}}, operator + ":v9", quickExit},
 		"digest":                 {values{"image": values{"digest": digest}}, operator + "@" + digest, quickExit},
