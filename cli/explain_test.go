@@ -18,20 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
+// template is of a pod with main and proxy, on the node of newNode.
 func template() corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "etl"}},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			NodeName:      "node-of-cli-tests",
-			Containers:    []corev1.Container{{Name: "main", Image: "app"}, {Name: "proxy", Image: "app"}},
-		},
-	}
+	pod := podtest.New()
+	pod.Spec.NodeName = "node-of-cli-tests"
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}
 }
 
 func newJob(namespace string) *batchv1.Job {
@@ -55,17 +52,14 @@ func runPod(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
 // runPodWith creates a pod of the Job in which proxy runs and main is in the given state.
 func runPodWith(t *testing.T, c client.Client, job *batchv1.Job, name string, main corev1.ContainerState) *corev1.Pod {
 	t.Helper()
-	made := job.Spec.Template
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: name, Labels: made.Labels,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
-	}, Spec: made.Spec}
-	pod.Labels[batchv1.ControllerUidLabel] = string(job.UID)
+	pod := podtest.New(podtest.InNamespace(job.Namespace, name), func(p *corev1.Pod) {
+		p.Spec, p.Labels[batchv1.ControllerUidLabel] = *job.Spec.Template.Spec.DeepCopy(), string(job.UID)
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	})
+	status := pod.Status
 	create(t, c, pod)
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "main", ContainerID: "c://main", State: main},
-		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(2 * time.Hour)}}},
-	}}
+	status.ContainerStatuses[0].State = main
+	pod.Status = status
 	must(t, c.Status().Update(t.Context(), pod))
 	return pod
 }
@@ -221,16 +215,6 @@ func TestExplainNodeTypes(t *testing.T) {
 	job.Spec.Template.Spec.NodeName = "fargate-of-cli-tests"
 	runRecorded(t, c, job)
 	wantCommand(t, "a pod", "explain job/job -n "+namespace, 1, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
-}
-
-func TestExplainUnmarkedPod(t *testing.T) {
-	c, namespace := newNamespace(t)
-	newNode(t, c)
-	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job)
-	runPod(t, c, job)
-	wantCommand(t, "a pod", "explain pod/job-1 -n "+namespace, 1,
-		"Waiting (Marking): marking the pod, so that exit codes of these containers do not count: proxy", "problem Overdue")
 }
 
 // TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -123,17 +124,12 @@ func podOutcome(pod *corev1.Pod) string {
 
 // markedPod returns a pod with containers main and proxy that the operator has marked, for createMarked.
 func markedPod(space string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: space, GenerateName: "outcome-",
-			Labels:      map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers},
-			Annotations: map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/UID"},
-		},
-		Spec: corev1.PodSpec{
-			NodeName: "node", RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
-			Containers: []corev1.Container{{Name: "main", Image: "main:1"}, {Name: "proxy", Image: "proxy:1"}},
-		},
-	}
+	return podtest.New(podtest.InNamespace(space, ""), func(p *corev1.Pod) {
+		p.GenerateName = "outcome-"
+		p.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+		p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/UID"}
+		p.Spec.AutomountServiceAccountToken, p.Status = new(bool), corev1.PodStatus{}
+	})
 }
 
 // createMarked creates the pod and puts its UID into annotations with UID.
@@ -294,42 +290,45 @@ func testScenarios(t *testing.T, scenarios map[string]outcomeScenario) {
 
 func onFailure(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 
-// The cases of Jobs whose outcome a sidecar would decide.
+func withDeadline(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(60)) }
+
+func withNative(pod *corev1.Pod) {
+	pod.Spec.InitContainers = []corev1.Container{{Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+}
+
+func withRules(pod *corev1.Pod) {
+	main := &pod.Spec.Containers[0]
+	main.RestartPolicy, main.RestartPolicyRules = new(corev1.ContainerRestartPolicyNever), []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+}
+
+// The cases of Jobs whose outcome a sidecar would decide. TestModelDecidesAsAdmissionPolicy of internal/plan has random ones.
 func TestOutcomeOfPods(t *testing.T) {
 	running := outcomeStep{kubelet("Running main=running proxy=running"), "Running, Running"}
 	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
 	testScenarios(t, map[string]outcomeScenario{
 		"sidecar fails before main": {steps: steps{running, {kubelet("Running main=running proxy=7"), "Running, Running"}, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
 		"sidecar fails after main":  {steps: steps{running, mainDone, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
-		"all exit 0":                {steps: steps{running, mainDone, {kubelet("Succeeded main=0 proxy=0"), "Succeeded, Decided"}}},
 		"main fails":                {steps: steps{running, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
 		"sidecar fails after main, OnFailure": {pod: onFailure, steps: steps{
 			running, mainDone, {kubelet("Running main=0 proxy=7"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=0"), "Succeeded, Decided"}}},
 		"sidecar in ImagePullBackOff": {steps: steps{{kubelet("Pending main=0 proxy=ImagePullBackOff"), "Pending, Succeeded"}}},
 		"sidecar has no state":        {steps: steps{{kubelet("Running main=0 proxy=none"), "Running, Succeeded"}}},
-		"main restarts, OnFailure": {pod: onFailure, steps: steps{{kubelet("Running main=3 proxy=running"), "Running, Running"}, running, mainDone}},
+		"main restarts, OnFailure":    {pod: onFailure, steps: steps{{kubelet("Running main=3 proxy=running"), "Running, Running"}, running, mainDone}},
 		"evicted after main": {steps: steps{mainDone, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
 			{kubelet("Failed main=0 proxy=137 DisruptionTarget=True reason=Evicted"), "Succeeded, Decided"}}},
 		"evicted before main, main exits 0": {steps: steps{
 			{kubelet("Running main=running proxy=running DisruptionTarget=True"), "Running, Running"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Running"},
 			{kubelet("Failed main=0 proxy=0 DisruptionTarget=True reason=Evicted"), "Failed, Running"}}},
-		"main exits 0 in write with reason":           {steps: steps{{kubelet("Failed main=0 proxy=0 reason=Evicted"), "Failed, Running"}}},
-		"main exits 0 in write with DisruptionTarget": {steps: steps{{kubelet("Failed main=0 proxy=0 DisruptionTarget=True"), "Failed, Running"}}},
 		"main exits 0 in write that drops reason": {steps: steps{{kubelet("Running main=running proxy=running reason=DeadlineExceeded"), "Running, Running"},
 			{mark("status: {reason: null, containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}, {name: proxy, state: {running: {}}}]}"), "Running, Running"}}},
 		"main exits 0 in write that drops conditions": {steps: steps{
 			{kubelet("Running main=running proxy=running DisruptionTarget=True"), "Running, Running"}, {putStatus("Failed main=0 proxy=0", func(*corev1.Pod) {}), "Failed, Running"}}},
-		"DisruptionTarget is False":   {steps: steps{{kubelet("Running main=0 proxy=running DisruptionTarget=False"), "Running, Succeeded"}}},
-		"other condition is True":     {steps: steps{{kubelet("Running main=0 proxy=running Ready=True"), "Running, Succeeded"}}},
-		"all containers restart":      {steps: steps{{kubelet("Running main=0 proxy=0 AllContainersRestarting=True"), "Running, Running"}}},
-		"deleted after main":          {steps: steps{mainDone, {deletePod, "Running, Succeeded"}, {kubelet("Failed main=0 proxy=143"), "Succeeded, Decided"}}},
-		"deleted before main":         {steps: steps{running, {deletePod, "Running, Running"}, {kubelet("Failed main=0 proxy=143"), "Failed, Running"}}},
-		"rejected after main":         {steps: steps{mainDone, {kubelet("Failed reason=NodeAffinity"), "Succeeded, Decided"}}},
-		"rejected before main":        {steps: steps{running, {kubelet("Failed reason=NodeAffinity"), "Failed, Running"}}},
-		"no statuses, still running":  {steps: steps{mainDone, {kubelet("Running"), "Running, Succeeded"}}},
-		"status of sidecar missing":   {steps: steps{{kubelet("Running main=0"), "Running, Succeeded"}}},
-		"statuses of main duplicated": {steps: steps{mainDone, {kubelet("Running main=0@1 main=0@2"), "Running, Succeeded"}}},
-		"main reported 0 and running": {steps: steps{{kubelet("Running main=0 main=running proxy=0"), "Running, Running"}}},
+		"deleted after main":         {steps: steps{mainDone, {deletePod, "Running, Succeeded"}, {kubelet("Failed main=0 proxy=143"), "Succeeded, Decided"}}},
+		"rejected after main":        {steps: steps{mainDone, {kubelet("Failed reason=NodeAffinity"), "Succeeded, Decided"}}},
+		"no statuses, still running": {steps: steps{mainDone, {kubelet("Running"), "Running, Succeeded"}}},
 		"status of other container": {steps: steps{
 			{kubelet("Running main=0 proxy=7 other=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 other=3"), "Succeeded, Decided"}}},
 		"later writes": {pod: onFailure, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided"},
@@ -339,136 +338,23 @@ func TestOutcomeOfPods(t *testing.T) {
 			{kubelet("Failed main=3 proxy=running"), "Succeeded, Running"}}},
 		"Failed is final": {steps: steps{{kubelet("Failed main=running proxy=running"), "Failed, Running"}, {kubelet("Running main=running proxy=running"), "Failed, Running"},
 			{kubelet("Succeeded main=0 proxy=0"), "Failed, Succeeded"}, {patchPod(recordPod), "Failed, Succeeded"}, {kubelet("Pending main=0 proxy=0"), "Failed, Succeeded"}}},
+		"list of another pod": {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "proxy/f00d" }, steps: steps{
+			{kubelet("Failed main=0 proxy=7"), "Failed, Running; ignored=proxy/f00d"}}},
+		"list grows": {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "/UID" }, steps: steps{
+			{kubelet("Running main=0 proxy=running"), "Running, Running; ignored="}, {mark(markPod), "Running, Succeeded"}}},
+		"restart rules, recorded by operator": {pod: withRules, steps: steps{
+			{kubelet("Running main=0 proxy=running"), "Running, Running"}, {mark(recordPod), "Running, Succeeded"},
+			{kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
+		"main ends before deadline":    {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
+		"main ends at deadline":        {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
+		"sidecar restarted after main": {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided"}}},
+		"sidecar restarted with main":  {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@10"), "Running, Succeeded"}}},
+		"native sidecar": {pod: withNative, steps: steps{
+			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"},
+			{kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},
 		"Decided without phase": {steps: steps{
 			{mark("metadata: {annotations: {sidecartermination.dev/main-containers: Decided/UID}}"), "Pending, Succeeded"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
 	})
-}
-
-// Containers whose exit codes count.
-func TestOutcomeCountsContainers(t *testing.T) {
-	ignore := func(list string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = list + "/UID" }
-	}
-	container := func(index int, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			pod.Spec.Containers[index].RestartPolicy, pod.Spec.Containers[index].RestartPolicyRules = &policy, rules
-		}
-	}
-	initContainer := func(policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			pod.Spec.InitContainers = []corev1.Container{{Name: "native", Image: "native:1", RestartPolicy: &policy, RestartPolicyRules: rules}}
-		}
-	}
-	rule := corev1.ContainerRestartRule{
-		Action:    corev1.ContainerRestartRuleActionRestart,
-		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
-	}
-	ended, mainDone := kubelet("Failed main=0 proxy=7"), kubelet("Running main=0 proxy=running")
-	deadline := func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(60)) }
-	byOperator := steps{{mainDone, "Running, Running"}, {mark(recordPod), "Running, Succeeded"}, {ended, "Succeeded, Decided"}}
-	testScenarios(t, map[string]outcomeScenario{
-		"no list":                 {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{ended, "Failed, Running; ignored="}}},
-		"no list, all exit 0":     {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided; ignored="}}},
-		"empty list":              {pod: ignore(""), steps: steps{{ended, "Failed, Running; ignored="}}},
-		"list with other names":   {pod: ignore("prox,proxy2,other"), steps: steps{{ended, "Failed, Running; ignored=prox,proxy2,other"}}},
-		"list with several names": {pod: ignore("other,proxy,last"), steps: steps{{ended, "Succeeded, Decided; ignored=other,proxy,last"}}},
-		"list of another pod":     {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "proxy/f00d" }, steps: steps{{ended, "Failed, Running; ignored=proxy/f00d"}}},
-		"list without UID":        {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = "proxy" }, steps: steps{{ended, "Failed, Running"}}},
-		"all containers ignored":  {pod: ignore("proxy,main"), steps: steps{{kubelet("Failed main=0 proxy=0"), "Failed, Running; ignored=proxy,main"}}},
-		"list grows":              {pod: ignore(""), steps: steps{{kubelet("Running main=0 proxy=running"), "Running, Running; ignored="}, {mark(markPod), "Running, Succeeded"}}},
-
-		"main with OnFailure":       {pod: container(0, corev1.ContainerRestartPolicyOnFailure), steps: steps{{ended, "Succeeded, Decided"}}},
-		"main with Never":           {pod: container(0, corev1.ContainerRestartPolicyNever), steps: steps{{ended, "Succeeded, Decided"}}},
-		"main with Always":          {pod: container(0, corev1.ContainerRestartPolicyAlways), steps: byOperator},
-		"main with rules":           {pod: container(0, corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
-		"sidecar with Always":       {pod: container(1, corev1.ContainerRestartPolicyAlways), steps: steps{{ended, "Succeeded, Decided"}}},
-		"sidecar with rules":        {pod: container(1, corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
-		"init container with rules": {pod: initContainer(corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
-		"native sidecar": {pod: initContainer(corev1.ContainerRestartPolicyAlways), steps: steps{
-			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},
-		"native sidecar runs as Failed is written": {pod: initContainer(corev1.ContainerRestartPolicyAlways), steps: steps{
-			{kubelet("Failed main=0 proxy=7 init:native=running"), "Succeeded, Decided"}}},
-
-		"main ends before deadline": {pod: deadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
-		"main ends at deadline":     {pod: deadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
-		"main ends after deadline":  {pod: deadline, steps: steps{{kubelet("Failed start=0 main=0@61 proxy=0@61"), "Failed, Running"}}},
-		"no finishedAt":             {pod: deadline, steps: steps{{kubelet("Running start=0 main=0 proxy=running"), "Running, Running"}}},
-		"no startTime":              {pod: deadline, steps: steps{{kubelet("Running main=0@61 proxy=running"), "Running, Succeeded"}}},
-		"no deadline":               {steps: steps{{kubelet("Running start=0 main=0 proxy=running"), "Running, Succeeded"}}},
-		"sidecar ends after deadline": {pod: deadline, steps: steps{
-			{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}, {kubelet("Failed start=0 main=0@59 proxy=143@90 reason=DeadlineExceeded"), "Succeeded, Decided"}}},
-	})
-}
-
-// What counts as the end of a sidecar that the kubelet may start again.
-func TestOutcomeOfExits(t *testing.T) {
-	const open, ended = "Running, Succeeded", "Succeeded, Decided"
-	wants := map[string]map[string]string{ // by status and end
-		"Running main=0@10 proxy=0@11":                             {"": ended, v1alpha1.EndExited: ended, v1alpha1.EndRestarted: ended},
-		"Running main=0@10 proxy=7@11":                             {"": open, v1alpha1.EndExited: ended, v1alpha1.EndRestarted: ended},
-		"Running main=0@10 proxy=CrashLoopBackOff":                 {"": open, v1alpha1.EndExited: open, v1alpha1.EndRestarted: ended},
-		"Running main=0@10 proxy=restarted@11":                     {"": open, v1alpha1.EndExited: open, v1alpha1.EndRestarted: ended},
-		"Running main=0@10 proxy=restarted@10":                     {v1alpha1.EndRestarted: open},
-		"Running main=0@10 proxy=restarted@9":                      {v1alpha1.EndRestarted: open},
-		"Running main=0@10 proxy=running@11":                       {v1alpha1.EndRestarted: open},
-		"Running main=0@10 proxy=restarted":                        {v1alpha1.EndRestarted: open},
-		"Running main=0 proxy=restarted@11":                        {v1alpha1.EndRestarted: open},
-		"Running main=3@10 proxy=restarted@11":                     {v1alpha1.EndRestarted: "Running, Running"},
-		"Running main=restarted@11 proxy=0@10":                     {v1alpha1.EndRestarted: "Running, Running"},
-		"Running main=0@10 proxy=restarted@11 other=running":       {v1alpha1.EndRestarted: open},
-		"Running main=0@10 proxy=restarted@11 init:native=running": {v1alpha1.EndRestarted: open},
-	}
-	with := func(end string, changes ...func(*corev1.Pod)) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			onFailure(pod)
-			if end != "" {
-				pod.Annotations[v1alpha1.AnnotationEnd] = end + "/UID"
-			}
-			for _, change := range changes {
-				change(pod)
-			}
-		}
-	}
-	shown := func(want, end string) string {
-		if end == "" {
-			return want
-		}
-		return want + "; end=" + end
-	}
-	scenarios := map[string]outcomeScenario{}
-	for status, byEnd := range wants {
-		for end, want := range byEnd {
-			scenarios[status+" "+end] = outcomeScenario{pod: with(end), steps: steps{{kubelet(status), shown(want, end)}}}
-		}
-	}
-	second := func(pod *corev1.Pod) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "main:1"})
-	}
-	grace := func(seconds int64) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &seconds }
-	}
-	ownPolicy := func(pod *corev1.Pod) {
-		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-		pod.Spec.Containers[1].RestartPolicy = new(corev1.ContainerRestartPolicyOnFailure)
-	}
-	for name, s := range map[string]struct {
-		end    string
-		change func(*corev1.Pod)
-		status string
-		want   string
-	}{
-		"grace period 3600":       {v1alpha1.EndRestarted, grace(3600), "Running main=0@10 proxy=restarted@11", ended},
-		"grace period 3601":       {v1alpha1.EndRestarted, grace(3601), "Running main=0@10 proxy=restarted@11", open},
-		"exit, grace period 3601": {v1alpha1.EndRestarted, grace(3601), "Running main=0@10 proxy=7@11", ended},
-		"between main containers": {v1alpha1.EndRestarted, second, "Running main=0@10 second=0@20 proxy=restarted@15", open},
-		"after main containers":   {v1alpha1.EndRestarted, second, "Running main=0@10 second=0@20 proxy=restarted@21", ended},
-		"one without finishedAt":  {v1alpha1.EndRestarted, second, "Running main=0@10 second=0 proxy=restarted@21", open},
-		"container's own policy":  {"", ownPolicy, "Running main=0@10 proxy=0@11", open},
-		"own policy, permitted":   {v1alpha1.EndExited, ownPolicy, "Running main=0@10 proxy=7@11", ended},
-	} {
-		scenarios[name] = outcomeScenario{pod: with(s.end, s.change), steps: steps{{kubelet(s.status), shown(s.want, s.end)}}}
-	}
-	testScenarios(t, scenarios)
 }
 
 // The early end, with the annotation for mode PodPhase.
@@ -484,22 +370,16 @@ func TestOutcomeEnd(t *testing.T) {
 			{mainDone, "Succeeded, Decided; end=PodPhase"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Succeeded, Decided; end=PodPhase"},
 			{kubelet("Failed main=0 proxy=137"), "Succeeded, Decided; end=PodPhase"}}},
 		"requested after main": {steps: steps{{mainDone, "Running, Succeeded"}, {mark(endPod), "Succeeded, Decided; end=PodPhase"}}},
-		"main fails":           {steps: steps{requested, {kubelet("Running main=3 proxy=running"), "Running, Running; end=PodPhase"}}},
-		"grace period 3600":    {pod: grace(3600), steps: steps{requested, {mainDone, "Succeeded, Decided; end=PodPhase"}}},
 		"grace period 3601":    {pod: grace(3601), steps: steps{requested, {mainDone, "Running, Succeeded; end=PodPhase"}}},
 		"foreign UID":          {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/f00d" }, steps: steps{{mainDone, "Running, Succeeded; end=PodPhase/f00d"}}},
-		"no UID":               {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationEnd] = "CRR" }, steps: steps{{mainDone, "Running, Succeeded; end=CRR"}}},
 		"stopped by CRR": {steps: steps{{mainDone, "Running, Succeeded"}, {mark(strings.Replace(endPod, "PodPhase", "CRR", 1)), "Succeeded, Decided; end=CRR"},
 			{kubelet("Failed main=0 proxy=7"), "Succeeded, Decided; end=CRR"}}},
-		"annotation removed": {steps: steps{requested, {patchPod("metadata: {annotations: {sidecartermination.dev/end: null}}"), "Pending, Running"}, {mainDone, "Running, Succeeded"}}},
-		"stale PUT":          {steps: steps{requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations = nil }), "Succeeded, Decided; end=PodPhase"}}},
+		"stale PUT": {steps: steps{requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations = nil }), "Succeeded, Decided; end=PodPhase"}}},
 		"PUT without spec, grace period 3601": {pod: grace(3601), steps: steps{
 			requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Spec = corev1.PodSpec{NodeName: "node"} }), "Running, Succeeded; end=PodPhase"}}},
 		"evicted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
 			{mark(endPod), "Running, Succeeded; end=PodPhase"}, {kubelet("Failed main=0 proxy=137 DisruptionTarget=True"), "Succeeded, Decided; end=PodPhase"}}},
 		"deleted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {deletePod, "Running, Succeeded"}, {mark(endPod), "Running, Succeeded; end=PodPhase"}}},
-		"record by operator": {steps: steps{
-			{kubelet("Running main=running proxy=running"), "Running, Running"}, {mark(endPod), "Running, Running; end=PodPhase"}, {mark(recordPod), "Succeeded, Decided; end=PodPhase"}}},
 	})
 }
 
@@ -507,32 +387,24 @@ func TestOutcomeEnd(t *testing.T) {
 func TestOutcomeMark(t *testing.T) {
 	unmarked := func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, nil }
 	withoutSpec := func(pod *corev1.Pod) { pod.Spec, pod.UID = corev1.PodSpec{NodeName: "node"}, "" }
-	notMarked := outcomeStep{kubelet("Running main=0 proxy=running"), "Running; label=; ignored="}
 	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
 	const statuses = "containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}, {name: proxy, state: {terminated: {exitCode: 7}}}]"
 	testScenarios(t, map[string]outcomeScenario{
 		"marked while main runs": {pod: unmarked, steps: steps{
 			{kubelet("Running main=running proxy=running"), "Running; label=; ignored="}, {mark(markPod), "Running, Running"}, mainDone}},
-		"marked after main": {pod: unmarked, steps: steps{notMarked, {mark(markPod), "Running, Succeeded"}}},
-		"marked after all":  {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}, {mark(markPod), "Succeeded, Decided"}}},
-		"marked with end": {pod: unmarked, steps: steps{
-			notMarked, {mark(strings.Replace(markPod, "proxy/UID", "proxy/UID, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided; end=PodPhase"}}},
-		"marked after Failed":        {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {mark(markPod), "Failed, Succeeded"}}},
-		"marked without annotations": {pod: unmarked, steps: steps{{mark("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}"), "Pending, Running; ignored="}}},
+		"marked after all":    {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}, {mark(markPod), "Succeeded, Decided"}}},
+		"marked after Failed": {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {mark(markPod), "Failed, Succeeded"}}},
 		"marked by PUT": {pod: unmarked, steps: steps{
 			{putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) {
 				pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
 			}), "Running, Running; ignored="}}},
 		"restartPolicy Always": {pod: func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, steps: steps{
 			{kubelet("Failed main=0 proxy=7"), "Failed"}, {kubelet("Running main=0 proxy=7"), "Running"}}},
-		"not marked":  {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}}},
-		"other label": {pod: func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelOutcome] = "Other" }, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=Other"}}},
 
 		"merge patch":           {steps: steps{{patchPodStatus(types.MergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
 		"strategic merge patch": {steps: steps{{patchPodStatus(types.StrategicMergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
 		"server-side apply": {steps: steps{{patchPodStatus(types.ApplyPatchType, "{apiVersion: v1, kind: Pod, status: {phase: Failed, "+statuses+"}}"), "Succeeded, Decided"},
 			{patchPodStatus(types.ApplyPatchType, "{apiVersion: v1, kind: Pod, status: {phase: Failed}}"), "Succeeded, Decided"}}},
-		"PUT":                    {steps: steps{{putStatus("Failed main=0 proxy=7", func(*corev1.Pod) {}), "Succeeded, Decided"}}},
 		"merge patch, mark null": {steps: steps{mainDone, {patchPodStatus(types.MergePatchType, "metadata: {labels: null, annotations: null}"), "Running, Succeeded"}}},
 		"JSON patch, empty maps": {steps: steps{mainDone, {patchPodStatus(types.JSONPatchType,
 			"[{op: replace, path: /metadata/labels, value: {}}, {op: replace, path: /metadata/annotations, value: {}}]"), "Running, Succeeded"}}},
@@ -540,32 +412,19 @@ func TestOutcomeMark(t *testing.T) {
 		"PUT without metadata": {steps: steps{
 			{putStatus("Running main=running proxy=running", unmarked), "Running, Running"}, {putStatus("Running main=0 proxy=running", unmarked), "Running, Succeeded"},
 			{putStatus("Failed main=0 proxy=7", unmarked), "Succeeded, Decided"}, {putStatus("Running main=0 proxy=7", unmarked), "Succeeded, Decided"}}},
-		"PUT without metadata, evicted": {steps: steps{mainDone, {putStatus("Failed reason=Evicted", unmarked), "Succeeded, Decided"}}},
 		"PUT with other metadata": {steps: steps{mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) {
 			pod.Labels, pod.Annotations = map[string]string{v1alpha1.LabelOutcome: "Other"}, map[string]string{"example.com/note": "stale"}
 		}), "Running, Succeeded"}}},
 		"PUT without spec and UID": {steps: steps{
 			{putStatus("Running main=0 proxy=running", withoutSpec), "Running, Succeeded"}, {putStatus("Failed main=0 proxy=7", withoutSpec), "Succeeded, Decided"}}},
-		"PUT without spec, sidecar not reported": {steps: steps{{putStatus("Running main=0", withoutSpec), "Running, Succeeded"}}},
 		"PUT without containers of the spec, main fails": {steps: steps{
 			{putStatus("Failed proxy=0", func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), "Failed, Running"}}},
 		"PUT without deletionTimestamp": {steps: steps{
 			{deletePod, "Pending"}, {putStatus("Failed main=0 proxy=0", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }), "Failed, Running"}}},
 		"PUT with foreign record": {steps: steps{
 			mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/f00d" }), "Running, Succeeded"}}},
-		"PUT with stale record": {steps: steps{
-			mainDone, {putStatus("Failed main=0 proxy=7", func(pod *corev1.Pod) {
-				pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/" + string(pod.UID)
-			}), "Succeeded, Decided"},
-			{putStatus("Failed main=3 proxy=7", func(pod *corev1.Pod) {
-				pod.Annotations[v1alpha1.AnnotationMainContainers] = "Succeeded/" + string(pod.UID)
-			}), "Succeeded, Decided"}}},
 		"record of copied pod": {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationMainContainers] = "Decided/f00d" }, steps: steps{
 			{kubelet("Running main=running proxy=running"), "Running, Running"}, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
-		"list removed": {steps: steps{{kubelet("Running main=running proxy=running"), "Running, Running"},
-			{patchPod("metadata: {annotations: {sidecartermination.dev/ignored-exit-codes: null}}"), "Running, Running; ignored="},
-			{kubelet("Failed main=0 proxy=7"), "Failed, Running; ignored="}}},
-		"label removed": {steps: steps{mainDone, {patchPod("metadata: {labels: null}"), "Running, Succeeded; label="}, {kubelet("Failed main=0 proxy=7"), "Failed, Succeeded; label="}}},
 		"record removed": {steps: steps{
 			mainDone, {patchPod("metadata: {annotations: {sidecartermination.dev/main-containers: null}}"), "Running"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
 	})

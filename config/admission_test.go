@@ -15,7 +15,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -96,113 +95,39 @@ func testPolicyWrites(t *testing.T, writes map[string]policyWrite) {
 	}
 }
 
+// internal/plan compares the admission policies with package resolve for random policies and authors. These show what only a server
+// does: it asks RBAC, and knows which writes are edits.
 func TestAdmissionRequiresModePermissions(t *testing.T) {
 	installAdmission(t)
 	testPolicyWrites(t, map[string]policyWrite{
-		"defaults, all permissions":               {rights: allModes},
-		"defaults, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, denied: deniedCRR},
-		"defaults, cannot patch pods":             {rights: rules{createRequests, patchStatus}, denied: deniedImage},
-		"defaults, cannot patch status":           {rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
-		"mainContainers, cannot patch status":     {rights: rules{createRequests, patchPods}, spec: "{sidecars: null, mainContainers: [main]}", denied: deniedPodPhase},
-		"defaults, can use all modes":             {rights: rules{useModes}},
-		"defaults, wildcard on policies":          {rights: rules{everythingOfPolicies}, denied: deniedAny},
-		"defaults, can use Image only":            {rights: rules{useImage, patchStatus}, denied: deniedCRR},
-		"Image only, can use Image":               {rights: rules{useImage}, spec: imageOnly},
-		"Image only, can patch pods":              {rights: rules{patchPods}, spec: imageOnly},
-		"Image only, cannot patch pods":           {rights: rules{createRequests, patchStatus}, spec: imageOnly, denied: deniedImage},
-		"Image with fallback, cannot create CRRs": {rights: rules{patchPods, patchStatus}, spec: "mode: Image", denied: deniedCRR},
-		"PodPhase only, can patch status":         {rights: rules{patchStatus}, spec: podPhaseOnly},
-		"PodPhase only, cannot patch status":      {rights: rules{patchPods}, spec: podPhaseOnly, denied: deniedPodPhase},
-		"CRR only, can create CRRs":               {rights: rules{createRequests}, spec: crrOnly},
-		"CRR only, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, spec: crrOnly, denied: deniedCRR},
-		"Respect with fallback, can create CRRs":  {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect}", denied: deniedAny},
-		"Respect with CRR only, can create CRRs":  {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect, fallback: Disabled}"},
-		"Respect with Image, cannot patch pods":   {rights: rules{createRequests, patchStatus}, spec: "{mode: Image, exitCodePolicy: Respect}", denied: deniedImage},
-		"Respect with Image, can patch pods":      {rights: rules{patchPods}, spec: "{mode: Image, exitCodePolicy: Respect, fallback: Disabled}"},
-		"mode of sidecar, cannot patch status": {
-			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: other}, {name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
+		"defaults, all permissions":       {rights: allModes},
+		"defaults, cannot create CRRs":    {rights: rules{patchPods, patchStatus}, denied: deniedCRR},
+		"defaults, cannot patch pods":     {rights: rules{createRequests, patchStatus}, denied: deniedImage},
+		"defaults, cannot patch status":   {rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
+		"defaults, can use all modes":     {rights: rules{useModes}},
+		"defaults, wildcard on policies":  {rights: rules{everythingOfPolicies}, denied: deniedAny},
+		"defaults, can use Image only":    {rights: rules{useImage, patchStatus}, denied: deniedCRR},
+		"Image only, can use Image":       {rights: rules{useImage}, spec: imageOnly},
+		"Image only, can patch pods":      {rights: rules{patchPods}, spec: imageOnly},
+		"PodPhase only, can patch status": {rights: rules{patchStatus}, spec: podPhaseOnly},
+		"CRR only, can create CRRs":       {rights: rules{createRequests}, spec: crrOnly},
+		"DryRun, no permissions":          {spec: "enforcement: DryRun"},
+		"prePull, no permission":          {rights: allModes, spec: "prePull: {}", denied: deniedPrePull},
+		"prePull, can create pull jobs":   {rights: append(allModes, createPullJobs), spec: "prePull: {}"},
+		"prePull, can use PrePull":        {rights: rules{useModes}, spec: "prePull: {}"},
+		"prePull, wildcard on policies":   {rights: append(allModes, everythingOfPolicies), spec: "prePull: {}", denied: deniedPrePull},
+		"mode of sidecar, may patch pods": {
+			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
 		},
-		"Image for injected containers, cannot patch pods": {
-			rights: rules{createRequests}, denied: deniedImage,
-			spec: "{sidecars: [{name: none, mode: CRR}], includeInjected: true, mode: Image, fallback: Disabled}",
+		"other mode":                    {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: PodPhase}", denied: deniedPodPhase},
+		"mode removed, Auto by default": {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: null}", denied: deniedAny},
+		"added sidecar with same mode":  {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy}, {name: logs}]}"},
+		"DryRun changed to Enforce":     {spec: "enforcement: DryRun", edit: "{enforcement: Enforce}", denied: deniedAny},
+		"selector of other's policy":    {edit: "{podSelector: {matchLabels: {a: b}}}", denied: deniedAny},
+		"label of other's policy":       {edit: "{}\nmetadata: {labels: {team: etl}}"},
+		"quickExitPaths of other's policy": {
+			spec: "{mode: Image, fallback: Disabled, image: 'quick-exit:v1'}", edit: "{quickExitPaths: ['*']}", denied: deniedImage,
 		},
-		"PodPhase for injected containers, cannot patch status": {
-			rights: rules{patchPods}, denied: deniedPodPhase,
-			spec: "{sidecars: [{name: none, mode: Image}], includeInjected: true, mode: PodPhase, fallback: Disabled}",
-		},
-		"CRR for injected containers, cannot create CRRs": {
-			rights: rules{patchPods}, denied: deniedCRR,
-			spec: "{sidecars: [{name: none, mode: Image}], includeInjected: true, mode: CRR, fallback: Disabled}",
-		},
-		"mode of spec for no container, can create CRRs": {
-			rights: rules{createRequests}, spec: "{sidecars: [{name: proxy, mode: CRR}], mode: Image, fallback: Disabled}",
-		},
-		"image with CRR, cannot patch pods": {
-			rights: rules{createRequests}, denied: deniedImage, spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}",
-		},
-		"image of sidecar with CRR, cannot patch pods": {
-			rights: rules{createRequests}, denied: deniedImage,
-			spec: "{sidecars: [{name: proxy, mode: CRR, image: 'quick-exit:v1', quickExitPaths: ['*']}], fallback: Disabled}",
-		},
-		"image with Respect, cannot patch pods": {
-			rights: rules{createRequests, patchStatus}, denied: deniedImage, spec: "{exitCodePolicy: Respect, image: 'quick-exit:v1', quickExitPaths: ['*']}",
-		},
-		"message names fields": {
-			rights: rules{createRequests, patchStatus},
-			spec:   "{sidecars: [{name: a, mode: CRR}, {name: b, mode: Image}], includeInjected: true, image: 'quick-exit:v1'}",
-			denied: "; this follows from sidecars[b].mode, mode for injected containers, fallback, image; set mode CRR or PodPhase with " +
-				"fallback: Disabled and no image, or ask an administrator to bind ClusterRole sidecar-termination-mode-user to you",
-		},
-		"DryRun, no permissions": {spec: "enforcement: DryRun"},
-
-		"prePull, no permission":                          {rights: allModes, spec: "prePull: {}", denied: deniedPrePull},
-		"prePull, can create pull jobs":                   {rights: append(allModes, createPullJobs), spec: "prePull: {}"},
-		"prePull, can use PrePull":                        {rights: rules{useModes}, spec: "prePull: {}"},
-		"prePull, can use Image only":                     {rights: append(allModes, useImage), spec: "prePull: {}", denied: deniedPrePull},
-		"prePull, wildcard on policies":                   {rights: append(allModes, everythingOfPolicies), spec: "prePull: {}", denied: deniedPrePull},
-		"prePull, DryRun":                                 {spec: "{prePull: {}, enforcement: DryRun}"},
-		"prePull, can create pull jobs, cannot use modes": {rights: rules{createPullJobs}, spec: "prePull: {}", denied: deniedAny},
-	})
-}
-
-// An edit requires the same permissions as creating the edited policy, unless it changes no termination.
-func TestAdmissionChecksEdits(t *testing.T) {
-	installAdmission(t)
-	const (
-		withPaths = "{mode: Image, fallback: Disabled, image: 'quick-exit:v1', quickExitPaths: [/app/server]}"
-		allPaths  = "{quickExitPaths: ['*']}"
-	)
-	testPolicyWrites(t, map[string]policyWrite{
-		"other mode":                           {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: PodPhase}", denied: deniedPodPhase},
-		"mode removed, Auto by default":        {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: null}", denied: deniedAny},
-		"fallback enabled":                     {rights: rules{patchPods}, spec: imageOnly, edit: "{fallback: Enabled}", denied: deniedAny},
-		"fallback removed, enabled by default": {rights: rules{patchPods}, spec: imageOnly, edit: "{fallback: null}", denied: deniedAny},
-		"other mode for one sidecar":           {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy, mode: CRR}]}", denied: deniedAny},
-		"added sidecar with other mode":        {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy}, {name: logs, mode: PodPhase}]}", denied: deniedPodPhase},
-		"mainContainers instead of sidecars":   {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: null, mainContainers: [main], mode: PodPhase}", denied: deniedPodPhase},
-		"prePull":                              {rights: rules{patchPods}, spec: imageOnly, edit: "{prePull: {}}", denied: deniedPrePull},
-		"added sidecar with same mode":         {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy}, {name: logs}]}"},
-		"DryRun with every mode":               {rights: rules{patchPods}, spec: imageOnly, edit: "{enforcement: DryRun, mode: Auto, fallback: Enabled}"},
-		"DryRun changed to Enforce":            {spec: "enforcement: DryRun", edit: "{enforcement: Enforce}", denied: deniedAny},
-		"sidecar of other author's policy":     {edit: "{sidecars: [{name: main}]}", denied: deniedAny},
-		"selector of other author's policy":    {edit: "{podSelector: {matchLabels: {a: b}}}", denied: deniedAny},
-		"label of other author's policy":       {edit: "{}\nmetadata: {labels: {team: etl}}"},
-
-		// quickExitPaths decides whether a sidecar's image is swapped or the next mode is used.
-		"paths set":                     {spec: "{mode: Image, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
-		"paths set for one sidecar":     {spec: imageOnly, edit: "{sidecars: [{name: proxy, image: 'quick-exit:v1', quickExitPaths: ['*']}]}", denied: deniedImage},
-		"paths changed":                 {spec: withPaths, edit: allPaths, denied: deniedImage},
-		"paths removed":                 {spec: withPaths, edit: "{quickExitPaths: null}", denied: deniedImage},
-		"paths, author can patch pods":  {rights: rules{patchPods}, spec: withPaths, edit: allPaths},
-		"paths, author can use Image":   {rights: rules{useImage}, spec: withPaths, edit: allPaths},
-		"paths, mode CRR":               {rights: rules{createRequests}, spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
-		"paths, mode PodPhase":          {rights: rules{patchStatus}, spec: "{mode: PodPhase, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
-		"image, mode CRR":               {rights: rules{createRequests}, spec: crrOnly, edit: "{image: 'quick-exit:v1'}", denied: deniedImage},
-		"includeInjected, mode CRR":     {rights: rules{createRequests}, spec: "{sidecars: [{name: proxy, mode: CRR}], fallback: Disabled}", edit: "{includeInjected: true}", denied: deniedAny},
-		"paths, fallback":               {rights: rules{patchPods}, spec: "image: 'quick-exit:v1'", edit: allPaths, denied: deniedAny},
-		"paths, DryRun":                 {spec: "{image: 'quick-exit:v1', enforcement: DryRun}", edit: allPaths},
-		"paths unchanged":               {spec: withPaths, edit: "{quickExitPaths: [/app/server]}"},
-		"paths unchanged, other labels": {spec: withPaths, edit: "{}\nmetadata: {annotations: {example.com/note: '*'}, labels: {team: etl}}"},
 	})
 	t.Run("server-side apply that creates", func(t *testing.T) {
 		space := newNamespace(t)
@@ -303,58 +228,6 @@ func TestAdmissionUserRoles(t *testing.T) {
 		"pre-pull user, prePull":          {roles: append(slices.Clone(editor), "sidecar-termination-mode-user", "sidecar-termination-mode-pre-pull-user"), spec: "{prePull: {}}"},
 		"mode user, no policy permission": {roles: []string{"sidecar-termination-mode-user"}, denied: deniedByRoles},
 	})
-}
-
-// With a newer CRD, policies may have values that the operator does not know. Admission treats them as Enforce and Enabled.
-func TestAdmissionUnknownEnumValues(t *testing.T) {
-	installAdmission(t)
-	permitLaterValues(t)
-	const laterCRR = "{enforcement: Later, mode: CRR, fallback: Disabled}"
-	testPolicyWrites(t, map[string]policyWrite{
-		"enforcement with CRR":                {spec: laterCRR, denied: deniedCRR},
-		"enforcement with CRR, can use modes": {spec: laterCRR, rights: rules{useModes}},
-		"enforcement with Image":              {spec: "{enforcement: Later, mode: Image, fallback: Disabled}", denied: deniedImage},
-		"enforcement with PodPhase":           {spec: "{enforcement: Later, mode: PodPhase, fallback: Disabled}", denied: deniedPodPhase},
-		"enforcement with prePull": {
-			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
-		},
-		"fallback":     {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
-		"known values": {spec: crrOnly, rights: rules{createRequests}},
-	})
-}
-
-// permitLaterValues removes the enums of the spec from the CRD until the test ends.
-func permitLaterValues(t *testing.T) {
-	t.Helper()
-	admin, _ := newClient(t)
-	strict := &apiextensionsv1.CustomResourceDefinition{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Name: "sidecarterminationpolicies." + v1alpha1.GroupName}, strict); err != nil {
-		t.Fatal(err)
-	}
-	permissive := strict.DeepCopy()
-	spec := permissive.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	for _, field := range []string{"enforcement", "fallback"} {
-		property := spec.Properties[field]
-		property.Enum = nil
-		spec.Properties[field] = property
-	}
-	change := func(ctx context.Context, from, to client.Object, accepted bool) {
-		if err := admin.Patch(ctx, to.DeepCopyObject().(client.Object), client.MergeFrom(from)); err != nil {
-			t.Errorf("change the CRD: %v", err)
-			return
-		}
-		// The server applies a changed CRD with a delay.
-		testenv.Eventually(t, fmt.Sprintf("unknown values to be accepted: %t", accepted), func(context.Context) error {
-			policy := newPolicy("default")
-			policy.Spec.Enforcement, policy.Spec.Fallback = "Later", "Later"
-			if err := admin.Create(ctx, policy, client.DryRunAll); (err == nil) != accepted {
-				return fmt.Errorf("got error %w, want accepted: %t", err, accepted)
-			}
-			return nil
-		})
-	}
-	t.Cleanup(func() { change(context.Background(), permissive, strict, false) })
-	change(t.Context(), strict, permissive, true)
 }
 
 // installAdmission installs the operator and waits until the server enforces the admission policies, which it reads by a watch.

@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,40 +147,6 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 	}
 }
 
-func TestServerAcceptsPatchedPolicies(t *testing.T) {
-	c, _ := newClient(t)
-	for name, tc := range overlays(t) {
-		t.Run(name, func(t *testing.T) {
-			for _, object := range tc.render(t) {
-				if !strings.HasSuffix(object.GetKind(), "Policy") {
-					continue
-				}
-				if object.GetNamespace() == "" && object.GetKind() == "SidecarTerminationPolicy" {
-					object.SetNamespace("default")
-				}
-				ensureNamespace(t, c, object.GetNamespace())
-				err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("user"), client.ForceOwnership, client.DryRunAll)
-				if err != nil {
-					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
-				}
-			}
-		})
-	}
-}
-
-func TestPodSecurityDeniesPrivileges(t *testing.T) {
-	rendered := apply(t, "default")
-	for name, loosen := range map[string]func(*corev1.PodSpec){
-		"hostNetwork":  func(spec *corev1.PodSpec) { spec.HostNetwork = true },
-		"root":         func(spec *corev1.PodSpec) { *spec.SecurityContext.RunAsUser = 0 },
-		"capabilities": func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
-	} {
-		if err := createPod(t, rendered, loosen); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
-			t.Errorf("%s: got error %v, want Forbidden", name, err)
-		}
-	}
-}
-
 // createPod creates the operator's pod with a change, as a dry run.
 func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) error {
 	t.Helper()
@@ -191,42 +156,4 @@ func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) e
 	pod.Namespace, pod.GenerateName = namespace, "operator-"
 	change(&pod.Spec)
 	return c.Create(t.Context(), pod, client.DryRunAll)
-}
-
-// TestOperatorRunsWithGrantedPermissions shows that no permission is missing.
-func TestOperatorPermissionsAreLimited(t *testing.T) {
-	apply(t, "default")
-	c, _ := newClient(t)
-	for name, tc := range map[string]struct {
-		what    authorizationv1.ResourceAttributes
-		allowed bool
-	}{
-		"update own lease":               {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: namespace, Name: settings.LeaseName}, true},
-		"update other lease":             {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: namespace, Name: "another"}, false},
-		"update lease in kube-system":    {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: "kube-system", Name: settings.LeaseName}, false},
-		"create CRR":                     {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
-		"get Secret":                     {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
-		"create pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
-		"update pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "update", Namespace: "default"}, false},
-		"delete pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
-		"exec in pod":                    {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
-		"add ephemeral container to pod": {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "ephemeralcontainers", Verb: "patch", Namespace: "default"}, false},
-		"resize pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "resize", Verb: "patch", Namespace: "default"}, false},
-		"bind pod":                       {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "binding", Verb: "create", Namespace: "default"}, false},
-		"evict pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "eviction", Verb: "create", Namespace: "default"}, false},
-		"patch node":                     {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
-		"update policy":                  {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
-		"update ClusterRole":             {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
-		"impersonate":                    {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
-		"create token":                   {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "system:serviceaccount:" + namespace + ":" + deployment, ResourceAttributes: &tc.what,
-			}}
-			if err := c.Create(t.Context(), review); err != nil || review.Status.Allowed != tc.allowed {
-				t.Errorf("allowed: %t, want %t (%s), error %v", review.Status.Allowed, tc.allowed, review.Status.Reason, err)
-			}
-		})
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -102,22 +100,6 @@ func TestInstalledOperator(t *testing.T) {
 			operator + "{.spec.template.spec['automountServiceAccountToken','serviceAccountName']}": deployment + " true",
 			"ServiceAccount/" + deployment + " {.automountServiceAccountToken}":                     "false",
 		})
-	}
-}
-
-// The Jobs of samples and examples need no token.
-func TestOnlyOperatorPodMountsToken(t *testing.T) {
-	jobs := 0
-	for _, directory := range directories(t, types.KustomizationKind) {
-		for _, job := range ofKind[batchv1.Job](t, render(t, directory), "Job") {
-			jobs++
-			if spec := job.Spec.Template.Spec; spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
-				t.Errorf("%s: the pod of Job %s mounts a token", directory, job.Name)
-			}
-		}
-	}
-	if jobs == 0 {
-		t.Error("found no Job")
 	}
 }
 

@@ -7,96 +7,10 @@ import (
 	"testing"
 )
 
-// base contains a policy of each kind, and built-in kinds with two containers each.
-const base = `
-apiVersion: sidecartermination.dev/v1alpha1
-kind: SidecarTerminationPolicy
-metadata: {name: p}
-spec:
-  podSelector: {}
-  image: quick-exit:1
-  sidecars:
-  - {name: istio-proxy, drainSeconds: 1}
-  - {name: fluent-bit, image: "quick-exit:2", quickExitPaths: [default, /app/shipper], drainSeconds: 2}
----
-apiVersion: sidecartermination.dev/v1alpha1
-kind: ClusterSidecarTerminationPolicy
-metadata: {name: c}
-spec:
-  podSelector: {}
-  image: quick-exit@sha256:aaaa
-  sidecars:
-  - {name: istio-proxy, drainSeconds: 1}
-  - {name: fluent-bit, image: "quick-exit:3", drainSeconds: 2}
----
-apiVersion: sidecartermination.dev/v1alpha1
-kind: SidecarTerminationPolicy
-metadata: {name: mains}
-spec:
-  podSelector: {}
-  mainContainers: [extract, load]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: d}
-spec:
-  template:
-    spec:
-      containers:
-      - {name: one, image: "one:1", ports: [{containerPort: 80, protocol: TCP}, {containerPort: 80, protocol: UDP}]}
-      - {name: two, image: "two:1"}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: j}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-      - {name: main, image: "main:1", env: [{name: A, value: a}]}
-      - {name: proxy, image: "proxy:1"}
-`
-
-const builtinPatch = `
-- patch: |-
-    apiVersion: apps/v1
-    kind: Deployment
-    metadata: {name: d}
-    spec: {template: {spec: {containers: [{name: two, image: "two:2"}]}}}
-- patch: |-
-    apiVersion: batch/v1
-    kind: Job
-    metadata: {name: j}
-    spec: {template: {spec: {containers: [{name: main, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "true"}]}]}}}
-`
-
 // component includes the component like users do.
 const component = `
 resources: [base.yaml]
 components: [CONFIG/kustomize/component]
-`
-
-// patchBothKinds changes one sidecar and adds one in a policy of each kind. It does not name istio-proxy.
-const patchBothKinds = `
-- target: {group: sidecartermination.dev, name: p}
-  patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: p}
-    spec:
-      sidecars:
-      - {name: fluent-bit, drainSeconds: 20}
-      - {name: vault-agent}
-- target: {group: sidecartermination.dev, name: c}
-  patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: ClusterSidecarTerminationPolicy
-    metadata: {name: c}
-    spec:
-      sidecars:
-      - {name: fluent-bit, drainSeconds: 20}
-      - {name: vault-agent}
 `
 
 // patchSpec returns a patch of a SidecarTerminationPolicy.
@@ -113,7 +27,7 @@ patches:
 const foreignSchema = `{"definitions": {"com.example.v1.Thing": {"type": "object",
   "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Thing"}]}}}`
 
-// userOverlay is a user's kustomization. Its directory has base.yaml and the other files.
+// userOverlay is a user's kustomization. Its directory has the files of testdata/users and the other files.
 type userOverlay struct {
 	kustomization string
 	files         map[string]string
@@ -122,7 +36,10 @@ type userOverlay struct {
 
 func (o userOverlay) render(t *testing.T) resources {
 	t.Helper()
-	files := map[string]string{"kustomization.yaml": o.kustomization, "base.yaml": base}
+	files := map[string]string{"kustomization.yaml": o.kustomization}
+	for _, name := range []string{"base.yaml", "policies.yaml", "builtin.yaml"} {
+		files[name] = string(readConfig(t, "testdata/users/"+name))
+	}
 	maps.Copy(files, o.files)
 	return render(t, writeFiles(t, files))
 }
@@ -138,8 +55,7 @@ const (
 	imagesOfD      = "Deployment/d {.spec.template.spec.containers[*].image}"
 	unmergedOfP    = "fluent-bit,20, vault-agent,,"
 	mergedOfP      = "fluent-bit,20,quick-exit:2 istio-proxy,1, vault-agent,,"
-	withBothKinds  = "patches:" + patchBothKinds
-	presetOfIstio  = "CONFIG/presets/istio-proxy"
+	withBothKinds  = "patches: [{path: policies.yaml}]\n"
 	mirroredImages = "images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}, {name: one, newTag: '7'}]\n"
 )
 
@@ -156,10 +72,7 @@ func overlays(t *testing.T) map[string]userOverlay {
 			sidecarsOfP: mergedOfP, sidecarsOfC: "fluent-bit,20,quick-exit:3 istio-proxy,1, vault-agent,,",
 		}},
 		"without the component, patches replace sidecars": {kustomization: "resources: [base.yaml]\n" + withBothKinds, want: fields{sidecarsOfP: unmergedOfP}},
-		"patches of built-in kinds and policies":          {kustomization: component + withBothKinds + builtinPatch, want: builtins},
-		"patches of built-in kinds, preset and component": {
-			kustomization: "resources: [base.yaml, " + presetOfIstio + "]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch, want: builtins,
-		},
+		"patches of built-in kinds and policies":          {kustomization: component + "patches: [{path: policies.yaml}, {path: builtin.yaml}]\n", want: builtins},
 		// A replaced list would make extract a sidecar, and terminate it early.
 		"patches add main containers": {kustomization: component + patchSpec("mains", `{mainContainers: [report, load]}`), want: fields{
 			"SidecarTerminationPolicy/mains {.spec.mainContainers[*]}": "extract load report",
@@ -171,27 +84,11 @@ func overlays(t *testing.T) map[string]userOverlay {
 				sidecarsOfP: "fluent-bit,2,own:1 istio-proxy,1,", "SidecarTerminationPolicy/p {.spec.sidecars[*].quickExitPaths[*]}": "/opt/own",
 			},
 		},
-		"$patch: delete":  {kustomization: component + patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`), want: fields{sidecarsOfP: "fluent-bit,2,quick-exit:2"}},
-		"$patch: replace": {kustomization: component + patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`), want: fields{sidecarsOfP: "vault-agent,,"}},
-		"JSON patch": {
-			kustomization: "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
-			want:          fields{sidecarsOfP: "fluent-bit,2,quick-exit:2 istio-proxy,1, x,,"},
-		},
+		"$patch: delete": {kustomization: component + patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`), want: fields{sidecarsOfP: "fluent-bit,2,quick-exit:2"}},
 		// kustomize uses the first schema that it reads, which is the user's.
 		"own schema in a file": {
 			kustomization: "openapi: {path: own.json}" + component + withBothKinds + mirroredImages, files: map[string]string{"own.json": foreignSchema},
 			want: fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
-		},
-		"own schema by version": {
-			kustomization: "openapi: {version: v1.21.2}" + component + withBothKinds + mirroredImages,
-			want:          fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
-		},
-		"own schema in a base": {
-			kustomization: "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\n" + withBothKinds,
-			files: map[string]string{
-				"theirs/kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n", "theirs/own.json": foreignSchema, "theirs/base.yaml": base,
-			},
-			want: fields{sidecarsOfP: unmergedOfP},
 		},
 		"own schema with the snippet": {
 			kustomization: "openapi: {path: own.json}\nnamespace: batch\nresources: [base.yaml]\n" + withBothKinds,
@@ -222,10 +119,6 @@ patches:
 		"labels skip selectors of policies": {kustomization: component + "labels: [{pairs: {env: prod}, includeSelectors: true}]\n", want: fields{
 			"SidecarTerminationPolicy/p {.metadata.labels.env} {.spec.podSelector}": "prod {}",
 		}},
-		"labels for selectors of policies": {
-			kustomization: component + "labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n",
-			want:          fields{"SidecarTerminationPolicy/p {.spec.podSelector.matchLabels.env}": "prod"},
-		},
 		// A preset includes the component.
 		"presets, patched": {
 			kustomization: `

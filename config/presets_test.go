@@ -6,11 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -84,35 +82,6 @@ func TestToolPresets(t *testing.T) {
 			return r.Key == "ray.io/node-type" && r.Operator == metav1.LabelSelectorOpDoesNotExist
 		}) {
 			t.Errorf("%s selects nodes of Ray: %v", name, ray)
-		}
-	}
-}
-
-func TestBatchJobsExample(t *testing.T) {
-	requireFields(t, render(t, "examples/batch-jobs"), fields{
-		"SidecarTerminationPolicy/etl-fluent-bit" + sidecars:                                                                   "fluent-bit,30, uploader,,mirror.example/quick-exit:v0.1.0",
-		"SidecarTerminationPolicy/etl-fluent-bit {.spec.terminationDeadlineSeconds}":                                           "60",
-		"SidecarTerminationPolicy/etl-fluent-bit {.metadata.namespace} {.spec.podSelector.matchLabels.team}":                   "batch etl",
-		"SidecarTerminationPolicy/etl-istio-proxy {.metadata.namespace} {.spec.podSelector.matchLabels.team}":                  "batch etl",
-		"Job/etl-load {.spec.template.metadata.labels.team} {.spec.template.spec.containers[?(@.name==\"fluent-bit\")].image}": "etl mirror.example/fluent-bit:4.0",
-	})
-}
-
-func TestSamplesShowFeatures(t *testing.T) {
-	var all strings.Builder
-	for _, object := range render(t, "samples") {
-		content, err := yaml.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(content)
-	}
-	for _, want := range []string{
-		"mode: CRR", "mode: Image", "enforcement: DryRun", "exitCodePolicy: Respect", "mainContainers:", "includeInjected:", "priority:", "drainSeconds:",
-		"namespaceSelector:", "prePull:", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode,
-	} {
-		if !strings.Contains(all.String(), " "+want) {
-			t.Errorf("no sample shows %q", want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -47,6 +48,7 @@ func TestOperatorRunsWithGrantedPermissions(t *testing.T) {
 		"overlays/daemonless":    v1alpha1.ModePodPhase,
 		"overlays/virtual-nodes": v1alpha1.ModeImage,
 		"overlays/restricted":    v1alpha1.ModeImage,
+		namespacedOverlay:        v1alpha1.ModeImage,
 	} {
 		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, mode) })
 	}
@@ -65,7 +67,11 @@ func testRights(t *testing.T, program, overlay string, mode v1alpha1.Mode) {
 	t.Helper()
 	rendered := apply(t, overlay)
 	c, _ := installOutcome(t)
-	policy, pod := finishedPod(t, c)
+	space := "batch" // the namespace of the overlay for single namespaces
+	if overlay != namespacedOverlay {
+		space = newNamespace(t)
+	}
+	policy, pod := finishedPodIn(t, c, space)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address=0")...)
 
 	ready := operator.eventually(operator.isReady)
@@ -106,38 +112,24 @@ func arguments(t *testing.T, rendered resources) []string {
 // kubelet runs it.
 func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
 	t.Helper()
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
+	return finishedPodIn(t, c, newNamespace(t))
+}
+
+func finishedPodIn(t *testing.T, c client.Client, space string) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
+	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
-	create(t, c, space)
 	create(t, c, node)
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "proxy"}}
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "proxy"}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	create(t, c, policy)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "job"},
-		Spec: corev1.PodSpec{
-			NodeName:       node.Name,
-			RestartPolicy:  corev1.RestartPolicyNever,
-			InitContainers: []corev1.Container{{Name: "setup", Image: "setup:1"}},
-			Containers: []corev1.Container{
-				{Name: "main", Image: "main:1"},
-				{Name: "proxy", Image: "proxy:1", Command: []string{"/bin/sh"}},
-			},
-		},
-	}
-	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "default"}})
+	pod := podtest.New(podtest.MainDone, podtest.InNamespace(space, "job"), func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Spec.Containers[1].Command = node.Name, []string{"/bin/sh"}
+		p.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
+	})
+	status := pod.Status
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
 	create(t, c, pod)
-	pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "main", ContainerID: "containerd://main", State: corev1.ContainerState{
-				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()},
-			}},
-			{Name: "proxy", ContainerID: "containerd://proxy", Ready: true, State: corev1.ContainerState{
-				Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
-			}},
-		},
-	}
+	pod.Status = status
 	if err := c.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}

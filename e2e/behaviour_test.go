@@ -7,7 +7,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -152,8 +151,8 @@ func envBehaviours() []behaviour {
 func nodeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 	var all []behaviour
 	for _, restartPolicy := range restartPolicies {
-		for node, byNode := range map[string]func(map[string]int32) requirement{
-			virtualNode: func(map[string]int32) requirement { return endedByImage },
+		for node, byNode := range map[string]func(exitCode int32) requirement{
+			virtualNode: func(int32) requirement { return endedByImage },
 			fargateNode: endedByPhase,
 		} {
 			name := fmt.Sprintf("%s/%s/", node, restartPolicy)
@@ -162,27 +161,15 @@ func nodeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 				return onNode(jobWithEnv(restartPolicy, namesAndValues...), node)
 			}
 			all = append(all,
-				behaviour{name + "Auto", with(v1alpha1.ModeAuto), rude, byNode(exits(7))},
+				behaviour{name + "Auto", with(v1alpha1.ModeAuto), rude, byNode(7)},
 				behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), unusable(v1alpha1.ReasonNoUsableMode)},
 				behaviour{name + "Image, Respect", with(v1alpha1.ModeImage, respect), polite.DeepCopy(), endedByImage},
 				behaviour{name + "Image", with(v1alpha1.ModeImage), rude.DeepCopy(), endedByImage},
-				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(exits(7)), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
-				behaviour{name + "both variables", nil, env(bothVariables...), byNode(exits(0))},
-				behaviour{name + "variable for CRR falls back", nil, env(v1alpha1.EnvTerminate, "true"), both(byNode(exits(0)), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
+				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(7), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
+				behaviour{name + "both variables", nil, env(bothVariables...), byNode(0)},
+				behaviour{name + "variable for CRR falls back", nil, env(v1alpha1.EnvTerminate, "true"), both(byNode(0), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
 			)
 		}
-		// Without a quick-exit image and without restarts.
-		withoutImage := func(spec *v1alpha1.PolicySpec) { spec.Image = missingImage }
-		name := string(restartPolicy) + "/three sidecars on "
-		ofThree := map[string]int32{"exits-zero": 0, "exits-seven": 7, "ignores": 137}
-		all = append(all,
-			behaviour{name + fargateNode, with(v1alpha1.ModeAuto, declareThree, withoutImage), onNode(jobWithThreeSidecars(restartPolicy), fargateNode), endedByPhase(ofThree)},
-			behaviour{
-				name + fargateNode + ", env", nil,
-				onNode(jobWithThreeSidecars(restartPolicy, v1alpha1.EnvTerminate, "true", v1alpha1.EnvTerminateWithImage, missingImage), fargateNode), endedByPhase(ofThree),
-			},
-			behaviour{name + virtualNode, with(v1alpha1.ModeAuto, declareThree), onNode(jobWithThreeSidecars(restartPolicy), virtualNode), threeEndedByImage},
-		)
 	}
 	return all
 }
@@ -288,28 +275,6 @@ func onNode(job *batchv1.Job, node string) *batchv1.Job {
 	job.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	return job
 }
-
-// threeSidecars are scripts of sidecars that handle SIGTERM differently.
-var threeSidecars = map[string]string{"exits-zero": harness.ExitsZeroOnTerm, "exits-seven": harness.ExitsSevenOnTerm, "ignores": harness.IgnoresTerm}
-
-func declareThree(spec *v1alpha1.PolicySpec) {
-	spec.Sidecars = harness.PolicySpec(v1alpha1.ModeAuto, slices.Sorted(maps.Keys(threeSidecars))...).Sidecars
-}
-
-// jobWithThreeSidecars returns a Job with threeSidecars, which have the environment variables. Each swap of an image is a restart, which
-// backoffLimit allows.
-func jobWithThreeSidecars(restartPolicy corev1.RestartPolicy, namesAndValues ...string) *batchv1.Job {
-	containers := []corev1.Container{harness.Main(3)}
-	for _, name := range slices.Sorted(maps.Keys(threeSidecars)) {
-		containers = append(containers, harness.WithEnv(harness.Container(name, threeSidecars[name]), namesAndValues...))
-	}
-	job := harness.Job("job", restartPolicy, containers...)
-	job.Spec.BackoffLimit = ptr.To[int32](6)
-	return job
-}
-
-// exits are the exit codes of a pod with one sidecar.
-func exits(exitCode int32) map[string]int32 { return map[string]int32{harness.SidecarName: exitCode} }
 
 // both requires two things.
 func both(first, second requirement) requirement {
@@ -428,18 +393,9 @@ func requireEndedByImage(test *harness.Test) {
 	endedByImage(test, nil)
 }
 
-// threeEndedByImage requires that all of threeSidecars were swapped at once.
-func threeEndedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
-	test.Helper()
-	record := test.RequireCompleted("job")
-	for name := range threeSidecars {
-		test.RequireImage(record, name, harness.QuickExitImage)
-	}
-}
-
-// endedByPhase requires that the Job completes, and that the kubelet stopped the sidecars because of the pod's phase: they did not
-// restart and have the exit codes.
-func endedByPhase(exitCodes map[string]int32) requirement {
+// endedByPhase requires that the Job completes, and that the kubelet stopped the sidecar because of the pod's phase: it did not restart
+// and has the exit code.
+func endedByPhase(exitCode int32) requirement {
 	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 		test.Helper()
 		record := test.RequireCompleted("job")
@@ -451,10 +407,8 @@ func endedByPhase(exitCodes map[string]int32) requirement {
 				test.Errorf("Annotation %s of pod %s is %q, want %q", annotation, record.Pod.Name, got, want)
 			}
 		}
-		for name, exitCode := range exitCodes {
-			test.RequireImage(record, name, harness.BusyboxImage)
-			requireExit(test, record, name, exitCode)
-		}
+		test.RequireImage(record, harness.SidecarName, harness.BusyboxImage)
+		requireExit(test, record, harness.SidecarName, exitCode)
 	}
 }
 
@@ -513,17 +467,6 @@ func requireStillRunning(test *harness.Test) {
 
 func anyRunning(records []*harness.PodRecord) bool {
 	return slices.ContainsFunc(records, func(record *harness.PodRecord) bool { return len(record.Running()) > 0 })
-}
-
-// forEachRestartPolicy runs a parallel subtest in its own namespace for each of jobRestartPolicies.
-func forEachRestartPolicy(t *testing.T, run func(test *harness.Test, restartPolicy corev1.RestartPolicy)) {
-	t.Helper()
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			run(harness.New(t), restartPolicy)
-		})
-	}
 }
 
 // Pods with restartPolicy Always, as those of a CloneSet, and pods that no policy selects keep their sidecars. The Job shows that the

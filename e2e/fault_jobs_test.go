@@ -241,72 +241,38 @@ func jobName(i int) string { return fmt.Sprintf("job-%03d", i) }
 // defaultDeadline is the default of terminationDeadlineSeconds.
 const defaultDeadline = 30 * time.Second
 
-// faultFigures are the results of a scenario.
-type faultFigures struct {
-	jobs, pods, faults int
-	// stuck are Jobs that have not finished or have running containers.
-	stuck int
-	// doubleRuns are Jobs with more pods, runs or restarts of the main container than without sidecars.
-	doubleRuns int
-	// wrong are Jobs with the wrong condition or too few runs of the main container.
-	wrong int
-	// reversals are pods that left a terminal phase.
-	reversals int
-	// crrs is the number of CRRs, and mostCRRs the most for one pod.
-	crrs, mostCRRs int
-	// hasty are CRRs that were created before the deadline of the previous one.
-	hasty int
-	took  time.Duration
-	// latencies are the sorted times from the main container's finishedAt, in whole seconds, to the first recorded terminal phase.
-	latencies []time.Duration
-}
-
-func (f faultFigures) percentile(p int) time.Duration {
-	if len(f.latencies) == 0 {
-		return 0
-	}
-	return f.latencies[(len(f.latencies)-1)*p/100].Round(100 * time.Millisecond)
-}
-
-// row returns the row of docs/reliability.md.
-func (f faultFigures) row(scenario string) string {
-	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d, at most %d, hasty %d | %.1f / %.1f / %.1f s | %.0f s |",
-		scenario, f.jobs, f.faults, f.stuck, f.doubleRuns, f.wrong, f.reversals, f.crrs, f.mostCRRs, f.hasty,
-		f.percentile(50).Seconds(), f.percentile(99).Seconds(), f.percentile(100).Seconds(), f.took.Seconds())
-}
-
-// figures evaluates every Job by its status and by the runs that its main container counted.
-func (f *faultJobs) figures() faultFigures {
+// requireAsAlone requires of each Job what would have come of it without its sidecar, by its status and by the runs that its main
+// container counted. No pod may have left a terminal phase or had a CRR before the deadline of the previous one.
+func (f *faultJobs) requireAsAlone() {
 	f.Helper()
-	figures := faultFigures{jobs: len(f.jobs)}
 	f.Recorder.Look(func(seen harness.Seen) {
-		stuck := f.unfinished(seen)
-		figures.stuck = len(stuck)
-		for _, job := range stuck {
+		for _, job := range f.unfinished(seen) {
 			f.Errorf("Job %s (policy %s) is stuck: %s", job.name, job.policy.name(), seen.Describe(job.name))
 		}
 		for _, job := range f.jobs {
-			f.evaluate(seen, job, &figures)
+			f.requireResult(seen, job)
 		}
 		for _, record := range seen.AllPods() {
-			f.measure(seen, record, &figures)
+			f.RequireNoReversal(record)
+			crrs := seen.CRRs(record.Pod.Name)
+			for i := 1; i < len(crrs); i++ {
+				if apart := crrs[i].Created.Sub(crrs[i-1].Created); apart < defaultDeadline {
+					f.Errorf("Pod %s got two CRRs within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
+				}
+			}
 		}
 	})
-	slices.Sort(figures.latencies)
-	return figures
 }
 
-func (f *faultJobs) evaluate(seen harness.Seen, job faultJob, figures *faultFigures) {
+func (f *faultJobs) requireResult(seen harness.Seen, job faultJob) {
 	f.Helper()
-	runs, pods := f.runsOf(job), seen.Pods(job.name)
-	restarts := 0
+	runs, pods, restarts := f.runsOf(job), seen.Pods(job.name), 0
 	for _, record := range pods {
 		if main := record.Container(harness.MainName); main != nil {
 			restarts += int(main.RestartCount)
 		}
 	}
 	if len(pods) > job.pods || job.runs > 0 && (runs > job.runs || len(pods)+restarts > job.runs) {
-		figures.doubleRuns++
 		f.Errorf("Job %s (policy %s) had %d pods and %d runs of its main container, want %d and %d, with %d restarts: %s",
 			job.name, job.policy.name(), len(pods), runs, job.pods, job.runs, restarts, seen.Describe(job.name))
 	}
@@ -315,35 +281,7 @@ func (f *faultJobs) evaluate(seen harness.Seen, job faultJob, figures *faultFigu
 		opposite = batchv1.JobComplete
 	}
 	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < max(job.runs, 1) {
-		figures.wrong++
 		f.Errorf("Job %s (policy %s, %d runs of %d) is %s: %s, want %s: %s",
 			job.name, job.policy.name(), runs, job.runs, opposite, reason, job.outcome, seen.Describe(job.name))
-	}
-}
-
-func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figures *faultFigures) {
-	f.Helper()
-	figures.pods++
-	f.RequireNoReversal(record)
-	if record.Reversal() != "" {
-		figures.reversals++
-	}
-	crrs := seen.CRRs(record.Pod.Name)
-	figures.crrs += len(crrs)
-	figures.mostCRRs = max(figures.mostCRRs, len(crrs))
-	for i := 1; i < len(crrs); i++ {
-		if apart := crrs[i].Created.Sub(crrs[i-1].Created); apart < defaultDeadline {
-			figures.hasty++
-			f.Errorf("Pod %s got two CRRs within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
-		}
-	}
-	// The Job controller deleted the pod, so its latency does not concern the operator.
-	if record.Deleted || record.Pod.DeletionTimestamp != nil {
-		return
-	}
-	main := record.Container(harness.MainName)
-	at, finished := record.FinishedAt()
-	if finished && main != nil && main.State.Terminated != nil && !main.State.Terminated.FinishedAt.IsZero() {
-		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time))
 	}
 }

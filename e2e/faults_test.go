@@ -73,15 +73,14 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 		f.feed()
 	}
 	f.finish()
-	figures := f.figures()
-	figures.faults, figures.took = faults, time.Since(began)
-	f.Logf("| scenario | Jobs | faults | stuck | double runs | wrong outcomes | reversals | CRRs | p50 / p99 / max | took |\n%s", figures.row(scenario))
+	f.requireAsAlone()
+	f.Logf("%s: %d Jobs and %d faults within %s", scenario, len(f.jobs), faults, time.Since(began))
 	if faults < wanted.least {
 		f.Errorf("%d faults were injected within %s, want %d", faults, faultsTimeout, wanted.least)
 	}
 }
 
-// finish waits for all Jobs. figures reports stuck ones.
+// finish waits for all Jobs. requireAsAlone reports stuck ones.
 func (f *faultJobs) finish() {
 	f.Helper()
 	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline); {

@@ -95,66 +95,29 @@ func restarts(pod *corev1.Pod) int32 {
 }
 
 const (
-	kruiseDaemon    = "kruise-daemon"
-	shortDeadline   = 5
-	fallbackSlack   = 20 * time.Second
-	recoveryTimeout = 5 * time.Minute
+	kruiseDaemon  = "kruise-daemon"
+	shortDeadline = 5
+	fallbackSlack = 20 * time.Second
 )
 
-// The operator falls back to the next mode within the grace period plus the deadline. Without fallback the pod is stuck until the daemon
-// is back.
+// The operator falls back to the next mode within the grace period plus the deadline. TestFaultsNodeAway has pods that are stuck.
 func TestKruiseDaemonDown(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)
 	test.LocalCluster("component", "stop", kruiseDaemon)
-	const ignore, stuck = "ignore", "stuck"
-	policies := map[string]*v1alpha1.SidecarTerminationPolicy{}
-	for _, name := range []string{ignore, stuck} {
-		policy := with(v1alpha1.ModeCRR, respect)
-		policy.Name, policy.Spec.PodSelector.MatchLabels = name, map[string]string{policyLabel: name}
-		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](shortDeadline)
-		switch name {
-		case ignore:
-			policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
-		case stuck:
-			policy.Spec.Fallback = v1alpha1.FallbackDisabled
-		}
-		job := harness.Job(name, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
-		job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
-		test.Create(policy, job)
-		policies[name] = policy
-	}
-	ended := test.WaitForMain(ignore)
-	record := test.RequireCompleted(ignore)
+	policy := with(v1alpha1.ModeCRR)
+	policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](shortDeadline)
+	test.Create(policy, jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
+	ended := test.WaitForMain("job")
+	record := test.RequireCompleted("job")
 	main := (&harness.PodRecord{Pod: ended}).Container(harness.MainName).State.Terminated.FinishedAt
 	at, _ := record.FinishedAt()
 	if bound := (harness.GracePeriodSeconds+shortDeadline)*time.Second + fallbackSlack; at.Sub(main.Time) > bound {
 		t.Errorf("The pod finished %s after its main container, want at most %s", at.Sub(main.Time), bound)
 	}
 	test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback)
-	if event := test.WaitForEvent(test.WaitForMain(stuck), v1alpha1.ReasonStuck); event.Type != corev1.EventTypeWarning {
-		test.Errorf("Event %s is of type %s", event.Reason, event.Type)
-	}
-	test.EventuallyStatus(policies[stuck], "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
-		ready, degraded := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
-		if status.StuckPods != 1 || ready.Status != metav1.ConditionTrue || degraded.Reason != string(v1alpha1.ReasonStuck) {
-			return fmt.Errorf("stuckPods is %d, Ready is %s, Degraded is %+v", status.StuckPods, ready.Status, degraded)
-		}
-		return nil
-	})
-
-	test.LocalCluster("component", "start", kruiseDaemon)
-	test.WaitForCompleteWithin(stuck, recoveryTimeout)
-	test.RequireSucceeded(stuck)
-	test.EventuallyStatus(policies[stuck], "no pod to be stuck", func(status v1alpha1.PolicyStatus) error {
-		degraded := harness.Condition(status, v1alpha1.ConditionDegraded)
-		if status.StuckPods != 0 || status.TerminatedPods != 1 || degraded.Type != "" {
-			return fmt.Errorf("stuckPods is %d, terminatedPods is %d, Degraded is %+v", status.StuckPods, status.TerminatedPods, degraded)
-		}
-		return nil
-	})
 }
 
 // prePullTimeout exceeds OpenKruise's four attempts to pull an image.

@@ -64,18 +64,6 @@ func TestKubeletAssumptions(t *testing.T) {
 				test.Errorf("The sidecar exited %d, want 7", code)
 			}
 		},
-		"it adopts a terminal phase of the API server": func(test *harness.Test) {
-			create(test, "adopts", harness.Sidecar(harness.ExitsSevenOnTerm))
-			succeed(test, "adopts")
-			ended(test, "adopts")
-			// It would write its own phase, Failed, every 10 seconds.
-			wait(test, 15*time.Second)
-			test.Recorder.Look(func(seen harness.Seen) {
-				if got := seen.Pods("adopts")[0].Pod.Status.Phase; got != corev1.PodSucceeded {
-					test.Errorf("The phase is %s, want Succeeded", got)
-				}
-			})
-		},
 		"it runs preStop and waits for the grace period in a teardown": func(test *harness.Test) {
 			sidecar := harness.Sidecar("trap '[ -e /tmp/stopping ] && sleep 3 && exit 5; exit 6' TERM; sleep 3600 & wait; wait")
 			sidecar.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"touch", "/tmp/stopping"}}}}

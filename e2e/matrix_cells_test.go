@@ -7,6 +7,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -107,50 +108,26 @@ func TestOutcomeMatrix(t *testing.T) {
 			})
 		}
 	})
-	if testenv.Long() && !t.Failed() {
-		run.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable())
-	}
 }
 
 // require runs the cell's Job and requires its outcome.
 func (m *matrixRun) require(t *testing.T, c cell, name string) {
 	t.Helper()
-	got := m.run(t, c.job(name), c.column, 0)
-	got = outcome{job: got.job, pod: got.pod, runs: got.runs}
-	expected, exception := c.expect()
+	got, want := m.run(t, c.job(name), c.column), c.expect()
+	got.reason, got.pods = "", 0
+	if want.pod == deletedPod {
+		got.runs = 0
+	}
 	m.Recorder.Look(func(seen harness.Seen) {
-		if !exception.holds(got, expected) {
-			t.Errorf("The outcome is %+v, want %+v or %+v: %s", got, expected, exception, seen.Describe(name))
+		if got != want {
+			t.Errorf("The outcome is %+v, want %+v: %s", got, want, seen.Describe(name))
 		}
 		for _, record := range seen.Pods(name) {
-			if exception == restartedUntilFailed && attempted(seen, record) {
+			if want.pod == deletedPod && attempted(seen, record) {
 				t.Errorf("The operator acted on pod %s although its main container can restart", record.Pod.Name)
 			}
 		}
 	})
-}
-
-// matrixTable returns the table of the outcomes.
-func matrixTable() string {
-	table := newTable("restartPolicy", "main", "sidecar")
-	for i, c := range cells() {
-		if i%len(columns) == 0 {
-			fmt.Fprintf(&table.Builder, "| %s | %s | %s |", c.restartPolicy, c.main, c.sidecar)
-		}
-		expected, exception := c.expect()
-		if exception != nil {
-			expected = exception.outcome
-		}
-		words := expected.job
-		if expected.pod == "Deleted" {
-			words += ", deleted"
-		}
-		table.cell(words, exception)
-		if i%len(columns) == len(columns)-1 {
-			table.WriteString("\n")
-		}
-	}
-	return joinRows(table.String(), 2)
 }
 
 // job returns the cell's Job. Its backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a
@@ -193,59 +170,71 @@ func (c cell) needsOwnRestartPolicy() bool {
 	return c.column != columnNative && c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
 }
 
-// Outcomes that depend only on the main container.
-var (
-	complete = outcome{job: "Complete", pod: string(corev1.PodSucceeded), runs: 1}
-	failed   = outcome{job: "Failed", pod: string(corev1.PodFailed), runs: 1}
-)
-
-// Outcomes that Kubernetes decides before the operator can act.
-var (
-	restartedUntilFailed = &exception{
-		note: "The kubelet restarts a failed main container, so the main container is never done and the operator does not act. " +
-			"The Job controller fails the Job and deletes the pod when its container restarts reach backoffLimit (1).",
-		outcome: outcome{job: "Failed", pod: "Deleted"},
-		anyRuns: true,
-	}
-	blockedBySidecar = &exception{
-		note:    "The main container waits until its native sidecars have started. The Job neither completes nor fails.",
-		outcome: outcome{job: neverStarts, pod: string(corev1.PodPending)},
-	}
-)
-
-// expect returns the outcome that the main container decides, and the exception or nil.
-func (c cell) expect() (outcome, *exception) {
-	native := c.column == columnNative
-	expected := complete
-	if c.main == mainFails {
-		expected = failed
-	}
+// expect returns the outcome that the main container decides, unless Kubernetes decides before the operator can act. docs/outcome-matrix.md
+// has it as a table.
+func (c cell) expect() outcome {
 	switch {
-	case native && c.sidecar == unpullable:
-		return expected, blockedBySidecar
-	case c.main == mainFails && c.restartPolicy == corev1.RestartPolicyOnFailure:
-		return expected, restartedUntilFailed
+	case c.column == columnNative && c.sidecar == unpullable:
+		// The main container waits until its native sidecars have started.
+		return outcome{job: neverStarts, pod: string(corev1.PodPending)}
+	case c.main == mainSucceeds:
+		return outcome{job: "Complete", pod: string(corev1.PodSucceeded), runs: 1}
+	case c.restartPolicy == corev1.RestartPolicyOnFailure:
+		// The kubelet restarts a failed main container, until the Job controller deletes the pod because of backoffLimit.
+		return outcome{job: "Failed", pod: deletedPod}
 	default:
-		return expected, nil
+		return outcome{job: "Failed", pod: string(corev1.PodFailed), runs: 1}
 	}
 }
 
-// Restarts of a native sidecar count, also those after exit code 0.
-func TestNativeRestartsReachBackoffLimit(t *testing.T) {
-	testenv.SkipUnlessLong(t)
+// A Job whose rule for failures matches exit codes of sidecars has the outcome of its main container, if that succeeds or the rule names it.
+func TestOutcomeMatrixFailureRules(t *testing.T) {
 	harness.Shared(t)
-	run := newMatrixRun(t, func(*v1alpha1.PolicySpec) {})
-	for _, exitCode := range []int{0, 7} {
-		t.Run(fmt.Sprint(exitCode), func(t *testing.T) {
-			t.Parallel()
-			// The kubelet of a busy node may restart the sidecar late.
-			job := harness.Job(fmt.Sprintf("exits-%d", exitCode), corev1.RestartPolicyOnFailure,
-				harness.Sidecar(harness.ExitsDuringMain(exitCode)), harness.Main(60))
-			job.Spec.BackoffLimit = ptr.To[int32](1)
-			harness.ReportStart(&job.Spec.Template.Spec)
-			if got := run.run(t, job, columnNative, 0); got.job != "Failed" || got.reason != batchv1.JobReasonBackoffLimitExceeded {
-				t.Errorf("The outcome is %+v, want Failed by backoffLimit", got)
-			}
-		})
+	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) {
+		// Avoids fallbacks on a busy node, and after writes that a busy webhook denied.
+		spec.TerminationDeadlineSeconds = ptr.To[int32](120)
+		if spec.Mode != v1alpha1.ModeAuto {
+			spec.Fallback = v1alpha1.FallbackDisabled
+		}
+	})
+	const exits143 = `trap 'exit 143' TERM; sleep 3600 & wait`
+	state := t.TempDir()
+	for i, row := range []struct {
+		name          string
+		action        batchv1.PodFailurePolicyAction
+		ofMain        bool
+		main, sidecar string
+		pods          int
+	}{
+		{"FailJob, sidecar killed", batchv1.PodFailurePolicyActionFailJob, false, "sleep 1", harness.IgnoresTerm, 1},
+		{"FailIndex", batchv1.PodFailurePolicyActionFailIndex, false, "sleep 1", exits143, 2},
+		// The second run outlasts the end of the first pod's sidecar on a busy node: the Job controller then sees its exit code.
+		{"FailJob of main, main fails once", batchv1.PodFailurePolicyActionFailJob, true,
+			"[ -e $STATE ] && sleep 15 && exit 0; sleep 1; : > $STATE; exit 1", exits143, 2},
+	} {
+		for _, column := range columns[:3] {
+			name := fmt.Sprintf("rules-%d-%s", i, strings.ToLower(string(column)))
+			t.Run(fmt.Sprintf("%s, %s", row.name, column), func(t *testing.T) {
+				t.Parallel()
+				main := harness.WithEnv(harness.Container(harness.MainName, row.main), "STATE", "/state/"+name)
+				job := harness.Job(name, corev1.RestartPolicyNever, harness.Sidecar(row.sidecar), main)
+				harness.MountHostDirectory(&job.Spec.Template.Spec, harness.MainName, state, "/state")
+				codes := &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{137, 143}}
+				if row.ofMain {
+					codes.ContainerName = ptr.To(harness.MainName)
+				}
+				job.Spec.BackoffLimit = ptr.To[int32](1)
+				job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: row.action, OnExitCodes: codes}}}
+				if row.action == batchv1.PodFailurePolicyActionFailIndex {
+					job.Spec.CompletionMode, job.Spec.Completions = ptr.To(batchv1.IndexedCompletion), ptr.To[int32](2)
+					job.Spec.Parallelism, job.Spec.BackoffLimit, job.Spec.BackoffLimitPerIndex = ptr.To[int32](2), nil, ptr.To[int32](1)
+				}
+				got := run.run(t, job, column)
+				got.pod, got.runs = "", 0
+				if want := (outcome{job: "Complete", reason: batchv1.JobReasonCompletionsReached, pods: row.pods}); got != want {
+					t.Errorf("The outcome is %+v, want %+v", got, want)
+				}
+			})
+		}
 	}
 }

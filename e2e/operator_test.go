@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,87 +62,4 @@ func TestOperatorRestarts(t *testing.T) {
 		}
 	}
 	test.WaitForOperator()
-}
-
-// Sizes of hostile pods, within the limits of the API server.
-const (
-	// doubledVariables make the last variable expand to 1 GiB.
-	doubledVariables = 30
-	// hostileMounts and hostileDirectories make about 100 KiB of volume mounts and 60 KiB of PATH.
-	hostileMounts      = 2500
-	hostileDirectories = 7500
-	// hostileAnnotation is the length of each of two annotations.
-	hostileAnnotation = 100 << 10
-)
-
-// hostilePods cost an operator without limits far more than their size. No node matches their selector, so they stay Pending and
-// no kubelet reads them.
-func hostilePods() map[string]*corev1.Pod {
-	pods := map[string]*corev1.Pod{}
-	for name, change := range map[string]func(pod *corev1.Pod, sidecar *corev1.Container){
-		"doubled-variables": func(_ *corev1.Pod, sidecar *corev1.Container) {
-			sidecar.Env = []corev1.EnvVar{{Name: "V0", Value: "xx"}}
-			for i := 1; i < doubledVariables; i++ {
-				before := fmt.Sprintf("$(V%d)", i-1)
-				sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: before + before})
-			}
-		},
-		"mounts-and-path": func(pod *corev1.Pod, sidecar *corev1.Container) {
-			pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
-			for i := range hostileMounts {
-				sidecar.VolumeMounts = append(sidecar.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf("/m/%04d", i)})
-			}
-			var directories []string
-			for i := range hostileDirectories {
-				directories = append(directories, fmt.Sprintf("/p/%04d", i))
-			}
-			sidecar.Env = []corev1.EnvVar{{Name: "PATH", Value: strings.Join(directories, ":")}}
-		},
-		"long-annotations": func(pod *corev1.Pod, _ *corev1.Container) {
-			pod.Annotations = map[string]string{
-				v1alpha1.AnnotationImageSwap:        strings.Repeat("[", hostileAnnotation),
-				v1alpha1.AnnotationIgnoredExitCodes: strings.Repeat("a,", hostileAnnotation/4),
-			}
-		},
-	} {
-		sidecar := harness.Sidecar("")
-		sidecar.Command = []string{"sh"}
-		template := harness.PodTemplate(corev1.RestartPolicyNever, sidecar, harness.Main(0))
-		template.Spec.NodeSelector = map[string]string{"e2e.sidecartermination.dev/no-node": "has-this-label"}
-		pod := harness.Pod(name, nil, template)
-		change(pod, &pod.Spec.Containers[0])
-		pods[name] = pod
-	}
-	return pods
-}
-
-// Hostile pods must not crash the operator, at runtime or at its start, or block other pods.
-func TestHostilePods(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	pods := hostilePods()
-	test.Create(harness.Policy(v1alpha1.ModeAuto))
-	operator := test.OperatorPod()
-	for _, pod := range pods {
-		test.Create(pod)
-	}
-	requireCompletedDespite(test, pods, "while-it-runs", operator)
-
-	test.DeleteOperatorPod()
-	test.WaitForOperator()
-	requireCompletedDespite(test, pods, "from-its-start", test.OperatorPod())
-}
-
-// requireCompletedDespite requires that a Job completes while the pods are Pending, and that the operator does not restart.
-func requireCompletedDespite(test *harness.Test, pods map[string]*corev1.Pod, job string, operator *corev1.Pod) {
-	test.Helper()
-	test.Create(harness.Job(job, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2)))
-	test.RequireCompleted(job)
-	for name, pod := range pods {
-		test.Get(pod)
-		if pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
-			test.Errorf("Pod %s is %s, want Pending", name, pod.Status.Phase)
-		}
-	}
-	requireNoRestart(test, operator)
 }

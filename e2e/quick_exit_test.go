@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path"
 	"runtime"
@@ -18,7 +17,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -222,133 +220,16 @@ func requireKubeletWarnings(test *harness.Test, allowed ...string) {
 	}
 }
 
-// With imagePullPolicy Always, the kubelet requests the quick-exit image from the registry at each swap.
-func TestQuickExitImageIsPulled(t *testing.T) {
-	harness.Shared(t)
-	registry := harness.StartRegistry(t)
-	const repository = "quick-exit"
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			test := harness.New(t)
-			job := jobWithRealSidecar(test, registry, restartPolicy)
-			job.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
-			image := pushQuickExit(test, registry, repository+":v1")
-			gate := test.Gate(&job.Spec.Template)
-			test.Create(policyForImage(image), job)
-			test.WaitForRunning("job")
-			before := registry.ManifestRequests(repository)
-			gate.Open()
-			requireEndedByRealImage(test, image)
-			requireKubeletWarnings(test)
-			if after := registry.ManifestRequests(repository); after == before || before > 0 && restartPolicy == jobRestartPolicies[0] {
-				test.Errorf("%s was requested %d times, %d of them before the swap", image, after, before)
-			}
-		})
-	}
-}
-
-// The kubelet stops the sidecar before it pulls the image, which fails. The pod is done when the sidecar has stopped.
-func TestQuickExitImageRegistryDown(t *testing.T) {
-	harness.Shared(t)
-	for _, exitCode := range []int{0, 7} {
-		t.Run(fmt.Sprintf("sidecar exits %d", exitCode), func(t *testing.T) {
-			forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
-				registry := harness.StartRegistry(test.T)
-				job := jobWithRealSidecar(test, registry, restartPolicy)
-				job.Spec.BackoffLimit = ptr.To[int32](0)
-				sidecar := &job.Spec.Template.Spec.Containers[0]
-				*sidecar = harness.WithEnv(*sidecar, "EXIT_CODE", fmt.Sprint(exitCode))
-				sidecar.ImagePullPolicy = corev1.PullAlways
-				policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
-				policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
-				gate := test.Gate(&job.Spec.Template)
-				test.Create(job)
-				test.WaitForRunning("job")
-				registry.Stop()
-				test.Create(policy)
-				gate.Open()
-				test.RequireCompleted("job")
-			})
-		})
-	}
-}
-
-// The quick-exit image does not have the sidecar's command, so the operator falls back to another mode. Without fallback, the sidecar
-// keeps running, and the pod and the policy report the reason. An image with the command is not enough: quickExitPaths must list the
-// command.
+// The shipped image does not have the sidecar's command, so the operator falls back to another mode.
 func TestUncoveredCommand(t *testing.T) {
 	harness.Shared(t)
-	registry := harness.StartRegistry(t)
-	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
-		job := jobWithRealSidecar(test, registry, restartPolicy)
-		sidecar := &job.Spec.Template.Spec.Containers[0]
-		sidecar.Command = []string{sidecarProgram}
-		original := sidecar.Image
-		falling, falls := harness.Policy(v1alpha1.ModeImage), job.DeepCopy()
-		falling.Name, falls.Name = "falling", "falls"
-		falling.Spec.PodSelector.MatchLabels, falls.Spec.Template.Labels = map[string]string{policyLabel: "falling"}, map[string]string{policyLabel: "falling"}
-		policy := harness.Policy(v1alpha1.ModeImage)
-		policy.Spec.Fallback, policy.Spec.PodSelector.MatchLabels = v1alpha1.FallbackDisabled, map[string]string{policyLabel: "stuck"}
-		job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
-		test.Create(falling, falls, policy, job)
-		record := test.RequireCompleted("falls")
-		test.RequireImage(record, harness.SidecarName, original)
-		requireEventOfPolicy(test, test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback), falling)
-
-		requireStuckForCommand(test, policy, harness.QuickExitImage, original, 1)
-		image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
-		test.MergePatch(policy, `{"spec":{"image":"`+image+`"}}`)
-		requireStuckForCommand(test, policy, image, original, 2)
-		test.MergePatch(policy, `{"spec":{"quickExitPaths":["default","`+sidecarProgram+`"]}}`)
-		requireEndedByRealImage(test, image)
-		test.EventuallyStatus(policy, "the policy to be ready again", func(status v1alpha1.PolicyStatus) error {
-			ready, degraded := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
-			if status.StuckPods != 0 || ready.Status != metav1.ConditionTrue || degraded.Type != "" {
-				return fmt.Errorf("stuckPods is %d, ready is %+v and degraded is %+v", status.StuckPods, ready, degraded)
-			}
-			return nil
-		})
-	})
-}
-
-// requireStuckForCommand waits until the policy, at the generation, and the pod of the Job named job report that the image does not
-// cover the sidecar's command. The sidecar runs on with its original image.
-func requireStuckForCommand(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, image, original string, generation int64) {
-	test.Helper()
-	const reason = v1alpha1.ReasonCommandNotCovered
-	test.EventuallyStatus(policy, "the pod to be stuck because of its command", func(status v1alpha1.PolicyStatus) error {
-		ready, got := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
-		if status.StuckPods != 1 || status.ObservedGeneration != generation || ready.Status != metav1.ConditionTrue {
-			return fmt.Errorf("stuckPods is %d at generation %d, and ready is %+v", status.StuckPods, status.ObservedGeneration, ready)
-		}
-		if got.Reason != string(reason) || !strings.Contains(got.Message, sidecarProgram) || !strings.Contains(got.Message, image) {
-			return fmt.Errorf("degraded is %+v", got)
-		}
-		return nil
-	})
-	event := test.WaitForEvent(test.PodOf("job"), reason)
-	requireEventOfPolicy(test, event, policy)
-	if !strings.Contains(event.Message, "quickExitPaths: [default, "+sidecarProgram+"] in the spec of SidecarTerminationPolicy/"+policy.Name) {
-		test.Errorf("The event does not suggest quickExitPaths: %s", event.Message)
-	}
-	requireStillRunning(test)
-	test.Recorder.Look(func(seen harness.Seen) {
-		record := seen.Pods("job")[0]
-		requireUntouchedSidecar(test, record, original)
-		if !slices.Contains(record.Running(), harness.SidecarName) {
-			test.Error("The sidecar is not running")
-		}
-	})
-}
-
-// requireUntouchedSidecar requires that the sidecar has its image and did not restart.
-func requireUntouchedSidecar(test *harness.Test, record *harness.PodRecord, image string) {
-	test.Helper()
-	test.RequireImage(record, harness.SidecarName, image)
-	if swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]; swap != "" {
-		test.Errorf("An image of pod %s was swapped: %s", record.Pod.Name, swap)
-	}
-	if status := record.Container(harness.SidecarName); status == nil || status.RestartCount != 0 {
-		test.Errorf("The sidecar restarted: %+v", status)
-	}
+	test := harness.New(t)
+	job := jobWithRealSidecar(test, harness.StartRegistry(t), corev1.RestartPolicyNever)
+	sidecar := &job.Spec.Template.Spec.Containers[0]
+	sidecar.Command = []string{sidecarProgram}
+	policy := harness.Policy(v1alpha1.ModeImage)
+	test.Create(policy, job)
+	record := test.RequireCompleted("job")
+	test.RequireImage(record, harness.SidecarName, sidecar.Image)
+	requireEventOfPolicy(test, test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback), policy)
 }

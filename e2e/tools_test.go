@@ -246,15 +246,6 @@ func TestToolSpark(t *testing.T) {
 	test.requireOutcome(executor, "spark-kubernetes-executor", corev1.PodFailed, 3)
 }
 
-// The other container ignores SIGTERM, as sleep does.
-func TestToolJenkins(t *testing.T) {
-	harness.Shared(t)
-	test := newTool(t, "jenkins")
-	const agent = "build-42-7k3qz-m1x9c-0wv5t"
-	test.create(agent, map[string]string{"jnlp": worksThenSucceeds, "maven": harness.IgnoresTerm})
-	test.requireOutcome(agent, "jnlp", corev1.PodSucceeded, 0)
-}
-
 func TestToolGitHubARC(t *testing.T) {
 	harness.Shared(t)
 	test := newTool(t, "github-arc")
@@ -270,55 +261,11 @@ func TestToolGitHubARC(t *testing.T) {
 	test.requireLeftAlone(workflow, "fluent-bit", "job", "redis")
 }
 
-// meshPolicy declares Istio's proxy a sidecar of every pod of a namespace.
-func meshPolicy() *v1alpha1.SidecarTerminationPolicy {
-	return harness.Policy(v1alpha1.ModeAuto, "istio-proxy")
-}
-
-// The Job shows that the operator had time to act.
-func TestToolGitLabIsLeftAlone(t *testing.T) {
-	harness.Shared(t)
-	test := newTool(t, "gitlab")
-	test.Create(meshPolicy())
-	const pod = "runner-t3stt0k3n-project-7-concurrent-0-vq1m0x2s"
-	test.create(pod, map[string]string{"build": worksThenFails})
-	test.waitForEnd(pod, "build")
-	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Container("istio-proxy", harness.ExitsZeroOnTerm), harness.Main(1)))
-	test.RequireCompleted("job")
-	test.requireLeftAlone(pod, "helper", "istio-proxy", "svc-0")
-}
-
-// A policy selects every pod of the namespace. In one of the heads, the submitter ends while Ray runs on.
-func TestToolKubeRayHeadIsLeftAlone(t *testing.T) {
-	harness.Shared(t)
-	test := newTool(t, "kuberay")
-	test.Create(meshPolicy())
-	const head, headWithSubmitter, submitter = "fit-model-x2v9q-head-8kd4w", "tune-model-c7h1p-head-5zq8n", "fit-model"
-	test.create(head, nil)
-	test.create(headWithSubmitter, map[string]string{"ray-job-submitter": worksThenSucceeds})
-	test.WaitForRunning(head)
-	test.waitForEnd(headWithSubmitter, "ray-job-submitter")
-	test.create(submitter, map[string]string{"ray-job-submitter": worksThenSucceeds})
-	test.WaitForComplete(submitter)
-	test.requireOutcome(submitter, "ray-job-submitter", corev1.PodSucceeded, 0)
-	test.requireLeftAlone(head, "autoscaler", "istio-proxy", "ray-head")
-	test.requireLeftAlone(headWithSubmitter, "istio-proxy", "ray-head")
-}
-
 // Tests of tools that make pods are named TestTools…. make e2e-tools runs them on a local cluster that has the tools, and other runs
 // skip them. OpenKruise's webhook injects the sidecar, and no tool knows of it.
 
 // injectedLabel is a label of pods that get a sidecar.
 const injectedLabel = "sidecar"
-
-// newInjectedTool returns a test on a cluster with the addons. OpenKruise injects a sidecar with the script into pods with injectedLabels.
-func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Test {
-	t.Helper()
-	harness.RequireAddons(t, addons...)
-	test := harness.New(t)
-	injectWhereLabelled(test, injectedLabel, harness.Sidecar(script))
-	return test
-}
 
 // newPresetTool is newInjectedTool with the preset as the only policy. The sidecar has a name that presets list.
 func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test {

@@ -164,14 +164,3 @@ func TestDefinitionsBeyondTheSchema(t *testing.T) {
 		}
 	}
 }
-
-func TestSchemaOfServedVersionsOnly(t *testing.T) {
-	definition := policyDefinition(t)
-	if servedSchema(definition, "v1") != nil {
-		t.Error("an unknown version has a schema")
-	}
-	definition.Spec.Versions[0].Served = false
-	if servedSchema(definition, v1alpha1.GroupVersion.Version) != nil {
-		t.Error("an unserved version has a schema")
-	}
-}

@@ -3,7 +3,6 @@
 package finish
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,23 +148,5 @@ func TestEventOfLongNames(t *testing.T) {
 		if len(event.Note) > safetext.MaxEventNote || event.Regarding.Name != name {
 			t.Errorf("pod %s: a note of %d bytes about pod %s", name, len(event.Note), event.Regarding.Name)
 		}
-	}
-}
-
-func TestResultsOfPods(t *testing.T) {
-	r := newResult(dryRunServer)
-	if err := r.judge(); err != nil {
-		t.Errorf("no pods: %v", err)
-	}
-	for _, became := range []outcome{finished, unchanged, refused, refused, failed} {
-		r.add(podResult{Outcome: became})
-	}
-	if diff := cmp.Diff(summary{Finished: 1, Unchanged: 1, Refused: 2, Failed: 1}, r.Summary); diff != "" {
-		t.Errorf("summary (-want +got):\n%s", diff)
-	}
-	r.note("twice")
-	r.note("twice")
-	if !slices.Equal(r.Notes, []string{"twice"}) {
-		t.Errorf("notes: %q", r.Notes)
 	}
 }

@@ -20,18 +20,13 @@ func TestInvalidPolicies(t *testing.T) {
 		policy string
 		fields []string
 	}{
-		"valid policy":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
-		"valid cluster policy":              {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
-		"unknown field":                     {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
-		"field of the other kind":           {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
-		"wrong type":                        {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
-		"unknown mode":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
-		"deadline too short":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
-		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", nil},
-		"duplicate sidecar":                 {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
-		"sidecars and mainContainers":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
-		"no sidecars and no mainContainers": {header + "spec: {podSelector: {}}", []string{"spec"}},
-		"invalid sidecar name":              {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
+		"valid policy":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
+		"valid cluster policy":        {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
+		"unknown field":               {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
+		"field of the other kind":     {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
+		"unknown mode":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
+		"sidecars and mainContainers": {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
+		"invalid sidecar name":        {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
 		"unknown version": {
 			"apiVersion: sidecartermination.dev/v1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\nspec: {}", []string{"apiVersion"},
 		},

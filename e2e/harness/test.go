@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 // LabelNamespace marks every namespace that the tests create.
@@ -276,10 +274,4 @@ func Condition(status v1alpha1.PolicyStatus, conditionType string) metav1.Condit
 		return *condition
 	}
 	return metav1.Condition{}
-}
-
-// RequireSection requires that the section of a document has the content: see docs.RequireSection.
-func (t *Test) RequireSection(path, name, content string) {
-	t.Helper()
-	docs.RequireSection(t.T, filepath.Join(t.Repository, filepath.FromSlash(path)), name, content)
 }

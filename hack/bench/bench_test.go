@@ -35,23 +35,6 @@ burst of 500, CRR  pods/s  operator   20.00   10.00  30.00     3
 	}
 }
 
-func TestPercentileIsNearestRank(t *testing.T) {
-	sorted := []int{1, 2, 3, 4}
-	for percent, want := range map[int]int{1: 1, 25: 1, 50: 2, 51: 3, 99: 4, 100: 4} {
-		if got := percentile(sorted, percent); got != want {
-			t.Errorf("percentile %d: got %d, want %d", percent, got, want)
-		}
-	}
-}
-
-func TestParseUptime(t *testing.T) {
-	for content, want := range map[string]time.Duration{"12.34 56.78\n": 12340 * time.Millisecond, "12.34": 12340 * time.Millisecond, "": 0} {
-		if got := parseUptime(content); got.Round(time.Millisecond) != want {
-			t.Errorf("%q: got %s, want %s", content, got, want)
-		}
-	}
-}
-
 // A termination counts once, when it is first seen, and only by the mode that is measured.
 func TestRecordEnds(t *testing.T) {
 	object := func(name string, change func(*metav1.PartialObjectMetadata)) watch.Event {
@@ -124,18 +107,6 @@ func TestJobsOfContenders(t *testing.T) {
 		}
 		if len(spec.Containers) != containers || len(spec.InitContainers) != inits {
 			t.Errorf("%s: got %d containers and %d init containers, want %d and %d", contender, len(spec.Containers), len(spec.InitContainers), containers, inits)
-		}
-	}
-}
-
-func TestExitsEndsOneContainer(t *testing.T) {
-	pod := newPod("bench", "import", nodeName)
-	runs(pod)
-	exits(pod, 0)
-	for i, status := range pod.Status.ContainerStatuses {
-		ended := i == 0
-		if (status.State.Terminated != nil) != ended || (status.State.Running == nil) != ended || status.Ready == ended {
-			t.Errorf("container %s: got %+v, want ended %t", status.Name, status, ended)
 		}
 	}
 }

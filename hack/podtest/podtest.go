@@ -39,6 +39,13 @@ func New(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+// InNamespace leaves the pod only the metadata with which the API server creates it in the namespace.
+func InNamespace(namespace, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations}
+	}
+}
+
 // OfJob returns a pod of a Job as the API server sends it: with the labels that Kubernetes adds, managed fields, volumes,
 // probes and variables.
 func OfJob(change ...func(*corev1.Pod)) *corev1.Pod {

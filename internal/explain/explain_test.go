@@ -21,7 +21,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podinput"
-	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/sidecars"
@@ -161,14 +160,9 @@ func TestFindings(t *testing.T) {
 		"unreadable variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
 		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
-		"unreadable variable with policy": {func(w *fixture) {
-			w.policy(asIs, "proxy")
-			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
-		}, []string{"Warning InvalidEnv proxy"}},
 		"invalid variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
 		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
-		"DryRun policy": {func(w *fixture) { w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
 		"unknown enforcement": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.Enforcement = "Audit" }, "proxy")
 		}, []string{"Warning DryRun proxy"}},
@@ -184,7 +178,6 @@ func TestFindings(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority, s.Mode = 1, v1alpha1.ModePodPhase }, "proxy")
 		}, []string{"Note Overridden proxy"}},
-		"merged policies": {func(w *fixture) { w.policy(asIs, "proxy"); w.policy(mode(v1alpha1.ModeCRR), "proxy") }, nil},
 		"opted out": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Labels = map[string]string{v1alpha1.LabelIgnore: "true"}
@@ -205,10 +198,6 @@ func TestFindings(t *testing.T) {
 			w.policy(only(v1alpha1.ModeCRR), "proxy")
 			w.cluster = explain.Cluster{}
 		}, []string{"Warning CRRUnavailable proxy"}},
-		"mode CRR, Kruise unknown": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeCRR), "proxy")
-			w.cluster = explain.Cluster{}
-		}, nil},
 		"mode Image only, no image": {func(w *fixture) { w.policy(only(v1alpha1.ModeImage), "proxy") }, []string{"Problem NoQuickExitImage proxy"}},
 		"mode Image, no image":      {func(w *fixture) { w.policy(mode(v1alpha1.ModeImage), "proxy") }, []string{"Warning NoQuickExitImage proxy"}},
 		"virtual nodes, no image": {func(w *fixture) {
@@ -240,22 +229,10 @@ func TestFindings(t *testing.T) {
 		"command not covered, no fallback": {
 			uncovered(only(v1alpha1.ModeImage)), []string{"Problem CommandNotCovered proxy"},
 		},
-		"command covered by policy": {uncovered(func(s *v1alpha1.PolicySpec) {
-			only(v1alpha1.ModeImage)(s)
-			s.Image, s.QuickExitPaths = "own:v1", []v1alpha1.QuickExitPath{"/opt/proxy"}
-		}), nil},
-		"command covered by operator flag": {func(w *fixture) {
-			uncovered(only(v1alpha1.ModeImage))(w)
-			w.operator.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/opt/proxy")
-		}, nil},
 		"image from environment variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: "quick-exit:v1"}}
 		}, nil},
-		"virtual nodes, command not covered": {func(w *fixture) {
-			uncovered(asIs)(w)
-			w.cluster.VirtualNodes = ptr.To(true)
-		}, []string{"Warning NoUsableMode proxy"}},
 		"stuck pod, command not covered": {func(w *fixture) {
 			uncovered(only(v1alpha1.ModeImage))(w)
 			w.live(time.Hour, 0)
@@ -275,20 +252,12 @@ func TestFindings(t *testing.T) {
 		"an operator for other namespaces": {func(w *fixture) {
 			w.operator.WatchNamespaces = []string{"etl"}
 		}, []string{"Warning NamespaceNotWatched ", "Warning MayHang "}},
-		"an operator for other namespaces, one container": {func(w *fixture) {
-			w.operator.WatchNamespaces = []string{"etl"}
-			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
-		}, nil},
 		"an operator for other namespaces, declared by the pod": {func(w *fixture) {
 			w.operator.WatchNamespaces = []string{"etl"}
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 			w.live(time.Hour, 0)
 			w.list("proxy")
 		}, []string{"Problem MayHang proxy", "Warning NamespaceNotWatched "}},
-		"mode CRR on daemonless node": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeCRR), "proxy")
-			w.runs(plan.NodeDaemonless)
-		}, []string{"Note NoKruiseDaemon proxy"}},
 		"mode CRR only on daemonless node": {func(w *fixture) {
 			w.policy(only(v1alpha1.ModeCRR), "proxy")
 			w.runs(plan.NodeDaemonless)
@@ -297,10 +266,6 @@ func TestFindings(t *testing.T) {
 			w.policy(only(v1alpha1.ModeCRR), "proxy")
 			w.cluster.DaemonlessNodes = ptr.To(true)
 		}, []string{"Warning NoKruiseDaemon proxy"}},
-		"mode CRR, daemonless nodes": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeCRR), "proxy")
-			w.cluster.DaemonlessNodes = ptr.To(true)
-		}, nil},
 
 		"no declaration": {func(*fixture) {}, []string{"Warning MayHang "}},
 		"envFrom": {func(w *fixture) {
@@ -314,10 +279,6 @@ func TestFindings(t *testing.T) {
 		"envFrom with prefix": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{Prefix: "APP_", ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
 		}, []string{"Warning MayHang "}},
-		"envFrom without env convention": {func(w *fixture) {
-			w.operator.Resolve.IgnoreEnv = true
-			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
-		}, []string{"Warning MayHang "}},
 		"undeclared well-known sidecar": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Name = "istio-proxy"
 		}, []string{"Problem MayHang istio-proxy"}},
@@ -325,31 +286,22 @@ func TestFindings(t *testing.T) {
 		"mainContainers": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
 		}, nil},
-		"mainContainers that the pod does not have": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"etl"} })
-		}, []string{"Warning MayHang ", "Note ContainerNotFound "}},
 		"annotation":          {func(w *fixture) { w.list("proxy") }, nil},
 		"too long annotation": {func(w *fixture) { w.list(strings.Repeat("proxy,", 40)) }, []string{"Problem InvalidSidecars ", "Warning MayHang "}},
 
-		"undeclared sidecar still running": {func(w *fixture) { w.live(time.Minute, 0) }, []string{"Problem MayHang proxy"}},
 		"main will restart": {func(w *fixture) {
 			w.live(time.Minute, 1)
 			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 			w.policy(asIs, "proxy")
 		}, nil},
 		"action just due": {func(w *fixture) { w.live(time.Second, 0); w.policy(asIs, "proxy") }, nil},
-		"action overdue":  {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		"draining pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
 		}, nil},
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
-		"DryRun policy for unmarked pod": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(dryRun, "proxy") },
-			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
-		"unmarked pod, main runs": {func(w *fixture) { w.runs(plan.NodeReal); w.unmark(); w.policy(asIs, "proxy") }, nil},
-		"mark just due":           {func(w *fixture) { w.live(time.Second, 0); w.unmark(); w.policy(asIs, "proxy") }, nil},
-		"mark overdue":            {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		"mark overdue": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		"mode PodPhase only, no answer": {func(w *fixture) {
 			w.runs(plan.NodeReal)
 			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
@@ -365,31 +317,11 @@ func TestFindings(t *testing.T) {
 			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
 			w.policy(only(v1alpha1.ModePodPhase), "proxy")
 		}, []string{"Problem OutcomeNotDecided "}},
-		"stuck pod, disrupted before the record": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
-			w.policy(only(v1alpha1.ModePodPhase), "proxy")
-		}, []string{"Problem OutcomeNotDecided "}},
 		"disrupted pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Reason = "Evicted"
 			w.policy(asIs, "proxy")
 		}, nil},
-		"stuck pod": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.policy(only(v1alpha1.ModePodPhase), "proxy")
-			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
-		}, []string{"Problem Stuck ", "Warning AttemptFailed proxy"}},
-		"invalid annotation": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.policy(asIs, "proxy")
-			w.InvalidAnnotation = "annotation is no JSON"
-		}, []string{"Problem InvalidAnnotation "}},
-		"fallback in use": {func(w *fixture) {
-			w.live(time.Second, 0)
-			w.policy(mode(v1alpha1.ModeCRR), "proxy")
-			w.cluster.Kruise = ptr.To(false)
-		}, []string{"Warning CRRUnavailable proxy"}},
 		"finished pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Phase = corev1.PodSucceeded

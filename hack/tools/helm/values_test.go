@@ -5,7 +5,6 @@ package helm_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
-	"helm.sh/helm/v3/pkg/chartutil"
 )
 
 const (
@@ -22,154 +20,11 @@ const (
 	podTemplate    = deployment + " spec.template."
 	firstContainer = podTemplate + "spec.containers.0."
 
-	created = "created"
-	deleted = "deleted"
-)
-
-// effect is what a value changes in the rendered objects.
-type effect struct {
-	path  string
-	value any
-	// at is the field that shows the value, or is empty.
-	at string
-	// changes are the other changed fields by object and path; nil for a removed one. An object is created or deleted.
-	changes map[string]any
-	// everywhere is the field of every object that shows the value.
-	everywhere string
-	// with are other values that the effect needs.
-	with values
-}
-
-// effects has an effect for each value of the chart.
-func effects() []effect {
-	const nextArg = firstContainer + "args.2"
-	mode := func(flag, name string) map[string]any {
-		return both(map[string]any{nextArg: flag + "=Disabled"}, all(deleted, admission("mode-"+name)...),
-			all(deleted, "ClusterRole sidecar-termination-manager-"+name+"-role", "ClusterRoleBinding sidecar-termination-manager-"+name+"-rolebinding"))
-	}
-	protections := []string{"mode-crr", "mode-pod-phase", "mode-pre-pull", "operator-limits", "operator-requests"}
-	digest := "sha256:" + strings.Repeat("0", 64)
-	mirrored := values{"imageRegistry": "mirror.example"}
-	quickExit := func(image string) map[string]any { return map[string]any{firstContainer + "env.0.value": image} }
-	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "observability"}}}}
-	return []effect{
-		{path: "commonLabels", value: values{"team": "batch", "app.kubernetes.io/name": "other"}, changes: map[string]any{podTemplate + "metadata.labels.team": "batch"}, everywhere: "metadata.labels.team"},
-		{path: "commonAnnotations", value: values{"team": "batch"}, everywhere: "metadata.annotations.team"},
-		{path: "imageRegistry", value: "mirror.example:5000/ghcr/", changes: map[string]any{
-			firstContainer + "image":       "mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0",
-			firstContainer + "env.0.value": "mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0",
-		}},
-		{path: "image.repository", value: "mirror.example:5000/operator", changes: map[string]any{firstContainer + "image": "mirror.example:5000/operator:v0.1.0"}},
-		{path: "image.tag", value: "v9", changes: map[string]any{firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator:v9"}},
-		{path: "image.digest", value: digest, changes: map[string]any{firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator@" + digest}},
-		{path: "image.pullPolicy", value: "Always", at: firstContainer + "imagePullPolicy"},
-		{path: "imagePullSecrets", value: []any{values{"name": "mirror"}}, at: podTemplate + "spec.imagePullSecrets"},
-		{path: "quickExitImage", value: "", at: firstContainer + "env.0.value"},
-		{path: "quickExitImage", value: "quick-exit:v1", with: mirrored, changes: quickExit("mirror.example/quick-exit:v1")},
-		{path: "quickExitImage", value: "team/quick-exit:v1", with: mirrored, changes: quickExit("mirror.example/team/quick-exit:v1")},
-		{path: "quickExitImage", value: "localhost/quick-exit", with: mirrored, changes: quickExit("mirror.example/quick-exit")},
-		{path: "quickExitImage", value: "registry.example:5000/a/b@" + digest, with: mirrored, changes: quickExit("mirror.example/a/b@" + digest)},
-
-		{path: "modes.crr", value: "Disabled", changes: mode("--crr", "crr")},
-		{path: "modes.image", value: "Disabled", changes: mode("--image-swap", "image")},
-		{path: "modes.podPhase", value: "Disabled", changes: both(
-			map[string]any{nextArg: "--pod-phase=Disabled"}, all(deleted, admission("mode-pod-phase")...))},
-		{path: "modes.podPhase", value: "LastResort", changes: map[string]any{nextArg: "--pod-phase=LastResort"}},
-		{path: "prePull", value: "Disabled", changes: mode("--pre-pull", "pre-pull")},
-		{path: "tenants", value: true, changes: map[string]any{
-			"ClusterRole sidecar-termination-mode-user metadata.labels.rbac.authorization.k8s.io/aggregate-to-edit":  "true",
-			"ClusterRole sidecar-termination-mode-user metadata.labels.rbac.authorization.k8s.io/aggregate-to-admin": "true",
-		}},
-		{path: "includeInjected", value: true, changes: all(created,
-			"ClusterRole sidecar-termination-manager-jobs-role", "ClusterRoleBinding sidecar-termination-manager-jobs-rolebinding")},
-		{path: "admissionPolicies.enabled", value: false, changes: all(deleted, admission(append(protections, "mode-image")...)...)},
-		{path: "watchNamespaces", value: []any{"batch", "etl", "batch"}, with: values{"serviceMonitor": values{"enabled": true}, "modes": values{"image": "Disabled"}}, changes: both(
-			map[string]any{
-				firstContainer + "args.3": "--watch-namespaces=batch,etl,batch", firstContainer + "args.4": "--metrics-authentication=Disabled",
-				endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil, endpoint + "tlsConfig.insecureSkipVerify": nil,
-			},
-			all(deleted, admission(protections...)...), all(deleted, outcome...), all(deleted, clusterRoles()...), all(created, namespacedRoles("", " in etl")...),
-		)},
-		{path: "flags", value: values{"default-exit-code-policy": "Respect", "leader-elect": false, "zap-log-level": 2}, changes: map[string]any{
-			nextArg: "--default-exit-code-policy=Respect", firstContainer + "args.3": "--leader-elect=false", firstContainer + "args.4": "--zap-log-level=2",
-		}},
-		{path: "env", value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, changes: map[string]any{
-			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
-		}},
-		{path: "volumes", value: []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, at: podTemplate + "spec.volumes"},
-		{path: "volumeMounts", value: []any{values{"name": "metrics", "mountPath": "/certificates"}}, at: firstContainer + "volumeMounts"},
-
-		{path: "replicas", value: 3, at: deployment + " spec.replicas"},
-		{path: "replicas", value: 1, at: deployment + " spec.replicas", changes: all(deleted, disruptionBudget)},
-		{path: "podDisruptionBudget.enabled", value: false, changes: all(deleted, disruptionBudget)},
-		{path: "podDisruptionBudget.minAvailable", value: "50%", at: disruptionBudget + " spec.minAvailable"},
-		{path: "resources", value: values{"limits": values{"memory": "1Gi"}}, at: firstContainer + "resources"},
-		{path: "resources", value: values{"limits": values{"memory": nil}}, at: firstContainer + "resources"},
-		{path: "goMemoryLimit", value: "900MiB", at: firstContainer + "env.1.value"},
-		{path: "deploymentAnnotations", value: values{"reload": "true"}, at: deployment + " metadata.annotations"},
-		{path: "podAnnotations", value: values{"scrape": "true"}, at: podTemplate + "metadata.annotations"},
-		{path: "podLabels", value: values{"team": "batch", "app.kubernetes.io/component": "other"}, changes: map[string]any{podTemplate + "metadata.labels.team": "batch"}},
-		{path: "podSecurityContext", value: values{"runAsUser": nil, "runAsGroup": nil}, at: podTemplate + "spec.securityContext"},
-		{path: "containerSecurityContext", value: values{"readOnlyRootFilesystem": nil}, at: firstContainer + "securityContext"},
-		{path: "nodeSelector", value: values{"os": "linux"}, at: podTemplate + "spec.nodeSelector"},
-		{path: "tolerations", value: []any{values{"key": "infra"}}, at: podTemplate + "spec.tolerations"},
-		{path: "affinity", value: values{"nodeAffinity": values{"example": "x"}}, at: podTemplate + "spec.affinity"},
-		{path: "topologySpreadConstraints", value: []any{values{"topologyKey": "zone"}}, at: podTemplate + "spec.topologySpreadConstraints"},
-		{path: "priorityClassName", value: "system-cluster-critical", at: podTemplate + "spec.priorityClassName"},
-		{path: "strategy", value: values{"rollingUpdate": values{"maxSurge": 0}}, at: deployment + " spec.strategy"},
-		{path: "revisionHistoryLimit", value: 0, at: deployment + " spec.revisionHistoryLimit"},
-		{path: "livenessProbe", value: values{"periodSeconds": 60}, at: firstContainer + "livenessProbe"},
-		{path: "readinessProbe", value: values{"failureThreshold": 5}, at: firstContainer + "readinessProbe"},
-		{path: "serviceAccount.create", value: false, changes: all(deleted, serviceAccount)},
-		{path: "serviceAccount.name", value: "batch", changes: renamedServiceAccount("batch")},
-		{path: "serviceAccount.annotations", value: values{"team": "batch"}, at: serviceAccount + " metadata.annotations"},
-		{path: "extraObjects", value: []any{values{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ .Release.Name }}-extra"},
-		}}, changes: all(created, "ConfigMap sidecar-termination-operator-extra")},
-
-		{path: "crds.install", value: false, changes: all(deleted, definitions...)},
-		{path: "crds.keep", value: false, changes: map[string]any{
-			definitions[0] + " metadata.annotations.helm.sh/resource-policy": nil,
-			definitions[1] + " metadata.annotations.helm.sh/resource-policy": nil,
-		}},
-
-		{path: "serviceMonitor.enabled", value: true, changes: all(created, serviceMonitor, "Service sidecar-termination-controller-manager-metrics")},
-		{path: "serviceMonitor.namespace", value: "monitoring", at: serviceMonitor + " metadata.namespace", changes: map[string]any{
-			serviceMonitor + " spec.namespaceSelector.matchNames.0": namespace,
-		}},
-		{path: "serviceMonitor.labels", value: values{"release": "prometheus"}, at: serviceMonitor + " metadata.labels"},
-		{path: "serviceMonitor.interval", value: "1m", at: endpoint + "interval"},
-		{path: "serviceMonitor.scrapeTimeout", value: "5s", at: endpoint + "scrapeTimeout"},
-		{path: "serviceMonitor.relabelings", value: []any{values{"action": "labeldrop"}}, at: endpoint + "relabelings"},
-		{path: "serviceMonitor.metricRelabelings", value: []any{values{"action": "keep"}}, at: endpoint + "metricRelabelings"},
-		{path: "serviceMonitor.tlsConfig", value: values{"insecureSkipVerify": nil, "serverName": "operator"}, at: endpoint + "tlsConfig"},
-		{path: "prometheusRule.enabled", value: true, changes: all(created, prometheusRule)},
-		{path: "prometheusRule.namespace", value: "monitoring", at: prometheusRule + " metadata.namespace"},
-		{path: "prometheusRule.labels", value: values{"release": "prometheus"}, at: prometheusRule + " metadata.labels"},
-		{path: "dashboard.enabled", value: true, changes: all(created, dashboard)},
-		{path: "dashboard.namespace", value: "monitoring", at: dashboard + " metadata.namespace"},
-		{path: "dashboard.labels", value: values{"grafana_dashboard": "yes"}, at: dashboard + " metadata.labels"},
-		{path: "dashboard.annotations", value: values{"grafana_folder": "Jobs"}, at: dashboard + " metadata.annotations"},
-		{path: "networkPolicy.enabled", value: true, changes: all(created, networkPolicy)},
-		{path: "networkPolicy.metricsFrom", value: peer, at: networkPolicy + " spec.ingress.0.from", changes: map[string]any{
-			networkPolicy + " spec.ingress.0.from.0.namespaceSelector.matchLabels.metrics": nil,
-		}},
-		{path: "networkPolicy.apiServer", value: []any{values{"ports": []any{values{"port": 8443}}}}, at: networkPolicy + " spec.egress", changes: map[string]any{
-			networkPolicy + " spec.egress.0.ports.0.protocol": nil, networkPolicy + " spec.egress.0.ports.1.protocol": nil, networkPolicy + " spec.egress.0.ports.1.port": nil,
-		}},
-		{path: "networkPolicy.egress", value: []any{values{"to": peer}}, changes: map[string]any{
-			networkPolicy + " spec.egress.1.to.0.namespaceSelector.matchLabels.team": "observability",
-		}},
-	}
-}
-
-const (
-	serviceMonitor = "ServiceMonitor sidecar-termination-controller-manager"
-	endpoint       = serviceMonitor + " spec.endpoints.0."
-	prometheusRule = "PrometheusRule sidecar-termination-operator"
-	dashboard      = "ConfigMap sidecar-termination-dashboard"
-	networkPolicy  = "NetworkPolicy sidecar-termination-controller-manager"
-
+	serviceMonitor   = "ServiceMonitor sidecar-termination-controller-manager"
+	endpoint         = serviceMonitor + " spec.endpoints.0."
+	prometheusRule   = "PrometheusRule sidecar-termination-operator"
+	dashboard        = "ConfigMap sidecar-termination-dashboard"
+	networkPolicy    = "NetworkPolicy sidecar-termination-controller-manager"
 	disruptionBudget = "PodDisruptionBudget sidecar-termination-controller-manager"
 	serviceAccount   = "ServiceAccount sidecar-termination-controller-manager"
 )
@@ -180,130 +35,19 @@ var definitions = []string{
 }
 
 // outcome are the admission policies that decide outcomes and protect the marks, and their bindings.
-var outcome = append(admission("marks"), "MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome")
-
-// admission returns validating admission policies and their bindings.
-func admission(names ...string) []string {
-	var keys []string
-	for _, name := range names {
-		keys = append(keys, "ValidatingAdmissionPolicy sidecar-termination-"+name, "ValidatingAdmissionPolicyBinding sidecar-termination-"+name)
-	}
-	return keys
+var outcome = []string{
+	"ValidatingAdmissionPolicy sidecar-termination-marks", "ValidatingAdmissionPolicyBinding sidecar-termination-marks",
+	"MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome",
 }
 
-// clusterRoles are the ClusterRoles with their bindings, without mode Image.
-func clusterRoles() []string {
-	var keys []string
-	for _, name := range []string{"manager-", "manager-crr-", "manager-outcome-", "manager-pre-pull-"} {
-		keys = append(keys, "ClusterRole sidecar-termination-"+name+"role", "ClusterRoleBinding sidecar-termination-"+name+"rolebinding")
+// fieldsOf returns the scalar fields of the objects by their paths, and true for each object.
+func fieldsOf(rendered objects) map[string]any {
+	fields := map[string]any{}
+	for key, object := range rendered {
+		fields[key] = true
+		flatten(key+" ", object.Object, fields)
 	}
-	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "mode-pre-pull-user", "pod-finisher", "metrics-reader"} {
-		keys = append(keys, "ClusterRole sidecar-termination-"+name)
-	}
-	return keys
-}
-
-// namespacedRoles returns the Roles with their bindings in namespaces, without mode Image.
-func namespacedRoles(namespaces ...string) []string {
-	var keys []string
-	for _, name := range []string{"manager-", "manager-outcome-"} {
-		for _, namespace := range namespaces {
-			keys = append(keys, "Role sidecar-termination-"+name+"role"+namespace, "RoleBinding sidecar-termination-"+name+"rolebinding"+namespace)
-		}
-	}
-	return keys
-}
-
-// renamedServiceAccount are the changes by another name of the service account, in all that refers to it.
-func renamedServiceAccount(name string) map[string]any {
-	changes := map[string]any{
-		serviceAccount: deleted, "ServiceAccount " + name: created,
-		podTemplate + "spec.serviceAccountName":                                       name,
-		"RoleBinding sidecar-termination-leader-election-rolebinding subjects.0.name": name,
-	}
-	for _, policy := range []string{"operator-limits", "operator-requests"} {
-		changes["ValidatingAdmissionPolicy sidecar-termination-"+policy+" spec.matchConditions.0.expression"] =
-			"request.userInfo.username.matches('^system:serviceaccount:[^:]+:[^:]*" + name + "[^:]*$')"
-	}
-	for _, role := range []string{"manager-", "manager-crr-", "manager-image-", "manager-outcome-", "manager-pre-pull-"} {
-		changes["ClusterRoleBinding sidecar-termination-"+role+"rolebinding subjects.0.name"] = name
-	}
-	return changes
-}
-
-func all(change string, keys ...string) map[string]any {
-	want := map[string]any{}
-	for _, key := range keys {
-		want[key] = change
-	}
-	return want
-}
-
-func both(changes ...map[string]any) map[string]any {
-	want := map[string]any{}
-	for _, change := range changes {
-		maps.Copy(want, change)
-	}
-	return want
-}
-
-func TestEachValueHasItsEffect(t *testing.T) {
-	for _, tc := range effects() {
-		t.Run(fmt.Sprintf("%s %v", tc.path, tc.value), func(t *testing.T) {
-			parent, field, _ := strings.Cut(tc.path, ".")
-			with := copied(tc.with)
-			if field != "enabled" && slices.Contains([]string{"serviceMonitor", "prometheusRule", "dashboard", "networkPolicy"}, parent) {
-				with[parent] = values{"enabled": true}
-			}
-			given := tc.value
-			for _, key := range slices.Backward(strings.Split(tc.path, ".")) {
-				given = values{key: given}
-			}
-			before := render(t, with)
-			after := render(t, chartutil.CoalesceTables(given.(values), with))
-			want := both(tc.changes)
-			if tc.at != "" {
-				flatten(tc.at+".", tc.value, want)
-			}
-			for key := range before {
-				if tc.everywhere != "" {
-					want[key+" "+tc.everywhere] = "batch"
-				}
-			}
-			if difference := cmp.Diff(want, changes(before, after)); difference != "" {
-				t.Errorf("changes (-want +got):\n%s", difference)
-			}
-		})
-	}
-}
-
-// changes returns the changed fields.
-func changes(before, after objects) map[string]any {
-	changed, old, current := map[string]any{}, map[string]any{}, map[string]any{}
-	for key, object := range before {
-		if after[key] == nil {
-			changed[key] = deleted
-			continue
-		}
-		flatten(key+" ", object.Object, old)
-		flatten(key+" ", after[key].Object, current)
-	}
-	for key := range after {
-		if before[key] == nil {
-			changed[key] = created
-		}
-	}
-	for path := range old {
-		if current[path] == nil {
-			changed[path] = nil
-		}
-	}
-	for path, value := range current {
-		if old[path] != value {
-			changed[path] = value
-		}
-	}
-	return changed
+	return fields
 }
 
 // flatten adds the scalar fields by their paths.
@@ -324,43 +68,169 @@ func flatten(path string, value any, into map[string]any) {
 	}
 }
 
-// Each value has a comment in values.yaml, a property in the schema, and a test of its effect.
-func TestEachValueIsKnown(t *testing.T) {
-	// The effect of these two is on names: see TestNames.
-	tested := []string{"fullnameOverride", "nameOverride"}
-	for _, tc := range effects() {
-		tested = append(tested, tc.path)
+// requireFields requires fields of the rendered objects. An absent field is nil.
+func requireFields(t *testing.T, rendered objects, want map[string]any) {
+	t.Helper()
+	all, got := fieldsOf(rendered), map[string]any{}
+	for path := range want {
+		got[path] = all[path]
 	}
-	slices.Sort(tested)
-	tested = slices.Compact(tested)
-	var schema map[string]any
-	loaded := load(t)
-	if err := json.Unmarshal(loaded.Schema, &schema); err != nil {
-		t.Fatal(err)
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("fields (-want +got):\n%s", difference)
 	}
-	var properties []string
-	var walk func(path string, schema map[string]any)
-	walk = func(path string, schema map[string]any) {
-		inner, _ := schema["properties"].(map[string]any)
-		if inner != nil && schema["additionalProperties"] != false {
-			t.Errorf("the schema allows unknown values below %q", path)
-		}
-		if inner == nil || slices.Contains(tested, path) {
-			properties = append(properties, path)
-			return
-		}
-		for key, value := range inner {
-			walk(strings.TrimPrefix(path+"."+key, "."), value.(map[string]any))
-		}
-	}
-	walk("", schema)
-	// Helm adds this one for subcharts.
-	properties = slices.DeleteFunc(properties, func(path string) bool { return path == "global" })
-	slices.Sort(properties)
-	if difference := cmp.Diff(tested, properties); difference != "" {
-		t.Errorf("values (-tested +schema):\n%s", difference)
-	}
+}
 
+// The chart passes on most values as they are. TestChartEqualsKustomization has those that turn features on or off.
+func TestValuesArePassedOn(t *testing.T) {
+	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "observability"}}}}
+	for _, tc := range []struct {
+		path  string
+		value any
+		at    string
+	}{
+		{"image.pullPolicy", "Always", firstContainer + "imagePullPolicy"},
+		{"imagePullSecrets", []any{values{"name": "mirror"}}, podTemplate + "spec.imagePullSecrets"},
+		{"volumes", []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, podTemplate + "spec.volumes"},
+		{"volumeMounts", []any{values{"name": "metrics", "mountPath": "/certificates"}}, firstContainer + "volumeMounts"},
+		{"replicas", 3, deployment + " spec.replicas"},
+		{"podDisruptionBudget.minAvailable", "50%", disruptionBudget + " spec.minAvailable"},
+		{"resources", values{"limits": values{"memory": "1Gi"}}, firstContainer + "resources"},
+		{"resources", values{"limits": values{"memory": nil}}, firstContainer + "resources"},
+		{"goMemoryLimit", "900MiB", firstContainer + "env.1.value"},
+		{"deploymentAnnotations", values{"reload": "true"}, deployment + " metadata.annotations"},
+		{"podAnnotations", values{"scrape": "true"}, podTemplate + "metadata.annotations"},
+		{"podSecurityContext", values{"runAsUser": nil, "runAsGroup": nil}, podTemplate + "spec.securityContext"},
+		{"containerSecurityContext", values{"readOnlyRootFilesystem": nil}, firstContainer + "securityContext"},
+		{"nodeSelector", values{"os": "linux"}, podTemplate + "spec.nodeSelector"},
+		{"tolerations", []any{values{"key": "infra"}}, podTemplate + "spec.tolerations"},
+		{"affinity", values{"nodeAffinity": values{"example": "x"}}, podTemplate + "spec.affinity"},
+		{"topologySpreadConstraints", []any{values{"topologyKey": "zone"}}, podTemplate + "spec.topologySpreadConstraints"},
+		{"priorityClassName", "system-cluster-critical", podTemplate + "spec.priorityClassName"},
+		{"strategy", values{"rollingUpdate": values{"maxSurge": 0}}, deployment + " spec.strategy"},
+		{"revisionHistoryLimit", 0, deployment + " spec.revisionHistoryLimit"},
+		{"livenessProbe", values{"periodSeconds": 60}, firstContainer + "livenessProbe"},
+		{"readinessProbe", values{"failureThreshold": 5}, firstContainer + "readinessProbe"},
+		{"serviceAccount.annotations", values{"team": "batch"}, serviceAccount + " metadata.annotations"},
+		{"serviceMonitor.namespace", "monitoring", serviceMonitor + " metadata.namespace"},
+		{"serviceMonitor.labels", values{"release": "prometheus"}, serviceMonitor + " metadata.labels"},
+		{"serviceMonitor.interval", "1m", endpoint + "interval"},
+		{"serviceMonitor.scrapeTimeout", "5s", endpoint + "scrapeTimeout"},
+		{"serviceMonitor.relabelings", []any{values{"action": "labeldrop"}}, endpoint + "relabelings"},
+		{"serviceMonitor.metricRelabelings", []any{values{"action": "keep"}}, endpoint + "metricRelabelings"},
+		{"serviceMonitor.tlsConfig", values{"insecureSkipVerify": nil, "serverName": "operator"}, endpoint + "tlsConfig"},
+		{"prometheusRule.namespace", "monitoring", prometheusRule + " metadata.namespace"},
+		{"prometheusRule.labels", values{"release": "prometheus"}, prometheusRule + " metadata.labels"},
+		{"dashboard.namespace", "monitoring", dashboard + " metadata.namespace"},
+		{"dashboard.labels", values{"grafana_dashboard": "yes"}, dashboard + " metadata.labels"},
+		{"dashboard.annotations", values{"grafana_folder": "Jobs"}, dashboard + " metadata.annotations"},
+		{"networkPolicy.metricsFrom", peer, networkPolicy + " spec.ingress.0.from"},
+		{"networkPolicy.apiServer", []any{values{"ports": []any{values{"port": 8443}}}}, networkPolicy + " spec.egress"},
+	} {
+		t.Run(fmt.Sprintf("%s %v", tc.path, tc.value), func(t *testing.T) {
+			parent, field, nested := strings.Cut(tc.path, ".")
+			given, want := values{parent: tc.value}, map[string]any{}
+			if nested {
+				given = values{parent: values{field: tc.value}}
+			}
+			if slices.Contains([]string{"serviceMonitor", "prometheusRule", "dashboard", "networkPolicy"}, parent) {
+				given[parent].(values)["enabled"] = true
+			}
+			flatten(tc.at+".", tc.value, want)
+			requireFields(t, render(t, given), want)
+		})
+	}
+}
+
+func TestValuesWithOwnEffects(t *testing.T) {
+	on := values{"enabled": true}
+	for name, tc := range map[string]struct {
+		values values
+		want   map[string]any
+	}{
+		"flags": {values{"flags": values{"default-exit-code-policy": "Respect", "leader-elect": false, "zap-log-level": 2}}, map[string]any{
+			firstContainer + "args.2": "--default-exit-code-policy=Respect", firstContainer + "args.3": "--leader-elect=false",
+			firstContainer + "args.4": "--zap-log-level=2",
+		}},
+		"env": {values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}}, map[string]any{
+			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
+		}},
+		"labels of pods": {values{"podLabels": values{"team": "batch", "app.kubernetes.io/component": "other"}}, map[string]any{
+			podTemplate + "metadata.labels.team": "batch", podTemplate + "metadata.labels.app.kubernetes.io/component": "controller-manager",
+		}},
+		"one replica":          {values{"replicas": 1}, map[string]any{disruptionBudget: nil}},
+		"no disruption budget": {values{"podDisruptionBudget": values{"enabled": false}}, map[string]any{disruptionBudget: nil}},
+		"last resort": {values{"modes": values{"podPhase": "LastResort"}}, map[string]any{
+			firstContainer + "args.2": "--pod-phase=LastResort",
+		}},
+		"foreign service account":    {values{"serviceAccount": values{"create": false}}, map[string]any{serviceAccount: nil}},
+		"definitions kept elsewhere": {values{"crds": values{"install": false}}, map[string]any{definitions[0]: nil, definitions[1]: nil}},
+		"definitions are not kept": {values{"crds": values{"keep": false}}, map[string]any{
+			definitions[0] + " metadata.annotations.helm.sh/resource-policy": nil,
+		}},
+		"service account": {values{"serviceAccount": values{"name": "batch"}}, map[string]any{
+			serviceAccount: nil, "ServiceAccount batch": true, podTemplate + "spec.serviceAccountName": "batch",
+			"RoleBinding sidecar-termination-leader-election-rolebinding subjects.0.name": "batch",
+			"ClusterRoleBinding sidecar-termination-manager-rolebinding subjects.0.name":  "batch",
+			"ValidatingAdmissionPolicy sidecar-termination-operator-limits spec.matchConditions.0.expression": "request.userInfo.username." +
+				"matches('^system:serviceaccount:[^:]+:[^:]*batch[^:]*$')",
+		}},
+		"extra object": {values{"extraObjects": []any{
+			values{"apiVersion": "v1", "kind": "ConfigMap", "metadata": values{"name": "{{ .Release.Name }}-extra"}},
+		}}, map[string]any{"ConfigMap sidecar-termination-operator-extra": true}},
+		"further egress": {values{"networkPolicy": values{"enabled": true, "egress": []any{values{"ports": []any{values{"port": 53}}}}}}, map[string]any{
+			networkPolicy + " spec.egress.1.ports.0.port": float64(53),
+		}},
+		"monitor in another namespace": {values{"serviceMonitor": values{"enabled": true, "namespace": "monitoring"}}, map[string]any{
+			serviceMonitor + " spec.namespaceSelector.matchNames.0": namespace,
+		}},
+		"monitor without authentication": {values{"watchNamespaces": []any{"batch", "etl"}, "serviceMonitor": on}, map[string]any{
+			firstContainer + "args.2": "--watch-namespaces=batch,etl", firstContainer + "args.3": "--metrics-authentication=Disabled",
+			endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil, "Role sidecar-termination-manager-role in etl": true,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { requireFields(t, render(t, tc.values), tc.want) })
+	}
+	for key, object := range render(t, everything) {
+		if object.GetLabels()["team"] != "batch" || object.GetAnnotations()["team"] != "batch" {
+			t.Errorf("%s lacks commonLabels or commonAnnotations: %v, %v", key, object.GetLabels(), object.GetAnnotations())
+		}
+	}
+}
+
+func TestImagesFollowValues(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	const operator, quickExit = "ghcr.io/sidecar-termination/sidecar-termination-operator", "ghcr.io/sidecar-termination/quick-exit:v0.1.0"
+	for name, tc := range map[string]struct {
+		values              values
+		operator, quickExit string
+	}{
+		"registry": {values{"imageRegistry": "mirror.example:5000/ghcr/"},
+			"mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0",
+			"mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0"},
+		"repository":             {values{"image": values{"repository": "mirror.example/operator"}}, "mirror.example/operator:v0.1.0", quickExit},
+		"tag":                    {values{"image": values{"tag": "v9"}}, operator + ":v9", quickExit},
+		"digest":                 {values{"image": values{"digest": digest}}, operator + "@" + digest, quickExit},
+		"no quick-exit image":    {values{"quickExitImage": ""}, operator + ":v0.1.0", ""},
+		"short name":             {mirrored("quick-exit:v1"), mirroredOperator, "mirror.example/quick-exit:v1"},
+		"name without registry":  {mirrored("team/quick-exit:v1"), mirroredOperator, "mirror.example/team/quick-exit:v1"},
+		"registry localhost":     {mirrored("localhost/quick-exit"), mirroredOperator, "mirror.example/quick-exit"},
+		"registry with port":     {mirrored("registry.example:5000/a/b:v1"), mirroredOperator, "mirror.example/a/b:v1"},
+		"quick-exit with digest": {mirrored("registry.example/b@" + digest), mirroredOperator, "mirror.example/b@" + digest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireFields(t, render(t, tc.values), map[string]any{firstContainer + "image": tc.operator, firstContainer + "env.0.value": tc.quickExit})
+		})
+	}
+}
+
+const mirroredOperator = "mirror.example/sidecar-termination/sidecar-termination-operator:v0.1.0"
+
+func mirrored(quickExit string) values {
+	return values{"imageRegistry": "mirror.example", "quickExitImage": quickExit}
+}
+
+// The schema has exactly the values that a comment in values.yaml describes.
+func TestEachValueIsDescribed(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(repository, "config", "chart", "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -369,8 +239,33 @@ func TestEachValueIsKnown(t *testing.T) {
 	if err := yaml.Unmarshal(content, &document); err != nil {
 		t.Fatal(err)
 	}
-	if difference := cmp.Diff(tested, slices.Sorted(slices.Values(described("", document.Content[0])))); difference != "" {
-		t.Errorf("values (-tested +values.yaml):\n%s", difference)
+	inFile := described("", document.Content[0])
+	var schema map[string]any
+	if err := json.Unmarshal(load(t).Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var inSchema []string
+	var walk func(path string, schema map[string]any)
+	walk = func(path string, schema map[string]any) {
+		inner, _ := schema["properties"].(map[string]any)
+		if inner != nil && schema["additionalProperties"] != false {
+			t.Errorf("the schema allows unknown values below %q", path)
+		}
+		if inner == nil || slices.Contains(inFile, path) {
+			inSchema = append(inSchema, path)
+			return
+		}
+		for key, value := range inner {
+			walk(strings.TrimPrefix(path+"."+key, "."), value.(map[string]any))
+		}
+	}
+	walk("", schema)
+	// Helm adds this one for subcharts.
+	inSchema = slices.DeleteFunc(inSchema, func(path string) bool { return path == "global" })
+	slices.Sort(inSchema)
+	slices.Sort(inFile)
+	if difference := cmp.Diff(inFile, inSchema); difference != "" {
+		t.Errorf("values (-values.yaml +schema):\n%s", difference)
 	}
 }
 

@@ -167,22 +167,6 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-func TestToExisting(t *testing.T) {
-	job := newJob(namespaced, prepull.Job{Namespace: "batch", Name: "mesh-1"})
-	job.UID = "6e3f"
-	want := prepull.Existing{Namespace: "batch", Name: "mesh-1", UID: "6e3f"}
-	if diff := cmp.Diff(want, toExisting(job)); diff != "" {
-		t.Errorf("a new job (-want +got):\n%s", diff)
-	}
-	job.DeletionTimestamp = ptr.To(metav1.Now())
-	job.Status = kruise.ImagePullJobStatus{StartTime: ptr.To(metav1.Now()), Desired: 4, Active: 1, Succeeded: 2, Failed: 1, FailedNodes: []string{"node-1"}}
-	want = prepull.Existing{Namespace: "batch", Name: "mesh-1", UID: "6e3f",
-		Deleted: true, Begun: true, Desired: 4, Succeeded: 2, Failed: 1, FailedNodes: []string{"node-1"}}
-	if diff := cmp.Diff(want, toExisting(job)); diff != "" {
-		t.Errorf("a deleted job (-want +got):\n%s", diff)
-	}
-}
-
 func TestNotify(t *testing.T) {
 	ownedBy := func(kind string) *kruise.ImagePullJob {
 		return &kruise.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "mesh-1", OwnerReferences: []metav1.OwnerReference{
