@@ -142,6 +142,32 @@ func TestFinishMarksPod(t *testing.T) {
 	wantCommand(t, "explain", "explain pod/job-1 -n "+pod.Namespace, 0, "FinishedByUser: main containers are done")
 }
 
+// A container that a webhook has added is a sidecar for every command, as for the operator.
+func TestFinishEndsInjectedSidecar(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	installOutcomePolicy(t, c)
+	job := newJob(namespace)
+	injected := job.Spec.Template.Spec.Containers
+	job.Spec.Template.Spec.Containers = injected[:1]
+	create(t, c, job)
+	job.Spec.Template.Spec.Containers = injected
+	policy := newPolicy(namespace)
+	policy.Spec.Sidecars, policy.Spec.IncludeInjected = nil, true
+	create(t, c, policy)
+	pod := runPod(t, c, job)
+	for _, arguments := range []string{"pod/job-1", "pods", "policy/mesh"} {
+		out, _ := runCommand(t, "explain", arguments, "-n", namespace)
+		if strings.Contains(out, string(v1alpha1.ReasonMainContainersRunning)) || strings.Contains(out, string(v1alpha1.ReasonNoSidecar)) {
+			t.Errorf("explain %s takes the injected container for a main container:\n%s", arguments, out)
+		}
+	}
+	out, code := runCommand(t, "finish", "pod/job-1", "-n", namespace)
+	if reload(t, c, pod); code != 0 || pod.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("exit code %d, phase %s:\n%s", code, pod.Status.Phase, out)
+	}
+}
+
 // Without the admission policy the phase does not change. Once it is installed, the same command finishes the pod.
 func TestFinishWithoutOutcomePolicy(t *testing.T) {
 	c, _, pod := newStuckPod(t, true)

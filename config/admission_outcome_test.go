@@ -306,6 +306,10 @@ func withRules(pod *corev1.Pod) {
 
 // The cases of Jobs whose outcome a sidecar would decide. TestModelDecidesAsAdmissionPolicy of internal/plan has random ones.
 func TestOutcomeOfPods(t *testing.T) {
+	endsRestarted := func(pod *corev1.Pod) {
+		onFailure(pod)
+		pod.Annotations[v1alpha1.AnnotationEnd] = v1alpha1.EndRestarted + "/UID"
+	}
 	running := outcomeStep{kubelet("Running main=running proxy=running"), "Running, Running"}
 	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
 	testScenarios(t, map[string]outcomeScenario{
@@ -345,10 +349,10 @@ func TestOutcomeOfPods(t *testing.T) {
 		"restart rules, recorded by operator": {pod: withRules, steps: steps{
 			{kubelet("Running main=0 proxy=running"), "Running, Running"}, {mark(recordPod), "Running, Succeeded"},
 			{kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
-		"main ends before deadline":    {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
-		"main ends at deadline":        {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
-		"sidecar restarted after main": {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided"}}},
-		"sidecar restarted with main":  {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@10"), "Running, Succeeded"}}},
+		"main ends before deadline":     {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
+		"main ends at deadline":         {pod: withDeadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
+		"sidecar restarted after main":  {pod: onFailure, steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Running, Succeeded"}}},
+		"its restart counts as the end": {pod: endsRestarted, steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Succeeded, Decided; end=Restarted"}}},
 		"native sidecar": {pod: withNative, steps: steps{
 			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"},
 			{kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},

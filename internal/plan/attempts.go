@@ -65,14 +65,23 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 
 // beforeRestartOfAll reports whether all containers have been restarted (KEP-5532) since the attempt began: main containers were done then.
 func (s *situation) beforeRestartOfAll(attempt *Attempt) bool {
-	return attempt.MainRestarts != nil && *attempt.MainRestarts < s.mainRestarts
+	now := s.mainRestarts()
+	for name, before := range attempt.MainRestarts {
+		// A policy may have made a container a main container since.
+		if restarts, isMain := now[name]; isMain && before < restarts {
+			return true
+		}
+	}
+	return false
 }
 
-func (s *situation) countMainRestarts() int64 {
-	restarts := int64(0)
+// mainRestarts returns how often each main container has been restarted.
+func (s *situation) mainRestarts() map[string]int32 {
+	restarts := make(map[string]int32, len(s.View.Mains))
 	for _, name := range s.View.Mains {
+		restarts[name] = 0
 		if status := statusOf(s.Pod, name); status != nil {
-			restarts += int64(status.RestartCount)
+			restarts[name] = status.RestartCount
 		}
 	}
 	return restarts
@@ -127,13 +136,18 @@ func (h history) hasLive(mode v1alpha1.Mode) bool {
 }
 
 // nextNumber returns the number of the mode's next attempt. Obsolete CRRs do not count: the next CRR supersedes them and
-// reuses their number, and with it their name. So a stale cache cannot lead to a second CRR.
+// reuses their number, and with it their name. So a stale cache cannot lead to a second CRR. After MaxNumber follows the lowest free number.
 func (s *situation) nextNumber(mode v1alpha1.Mode) int {
-	next := 0
+	next, taken := 0, map[int]bool{}
 	for _, attempt := range s.Attempts {
 		if attempt.Mode == mode && !s.obsolete(attempt) {
-			next = max(next, attempt.Number+1)
+			next, taken[attempt.Number] = max(next, attempt.Number+1), true
 		}
+	}
+	if next <= MaxNumber {
+		return next
+	}
+	for next = 0; taken[next]; next++ {
 	}
 	return next
 }

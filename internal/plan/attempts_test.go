@@ -71,6 +71,14 @@ func TestAttempts(t *testing.T) {
 			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(1)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 0))),
 			time.Hour, terminating("CRR#1 [proxy] within 1m0s"),
 		},
+		"a CRR before a container became a main container counts": {
+			observed(newPod(onFailure, exited("main", 0), exited("setup", 0).restarted(3), running("proxy")), oneProxy(mode(crr), noFallback),
+				attempted(withMainRestarts(crrAttempt(0, "proxy"), 0))),
+			time.Second, inProgress(59 * time.Second),
+		},
+		"after the largest number, the lowest follows": {
+			ofCRR(attempted(crrAttempt(plan.MaxNumber, "other"), crrAttempt(0, "other"))), 0, terminating("CRR#1 [proxy] within 1m0s"),
+		},
 		"a CRR after a restart of all containers counts": {
 			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(2)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 1))),
 			time.Hour, stuckAfterFailure,

@@ -342,8 +342,8 @@ func stopped(a plan.Attempt) plan.Attempt {
 	return a
 }
 
-func withMainRestarts(a plan.Attempt, restarts int64) plan.Attempt {
-	a.MainRestarts = &restarts
+func withMainRestarts(a plan.Attempt, restarts int32) plan.Attempt {
+	a.MainRestarts = map[string]int32{"main": restarts}
 	return a
 }
 

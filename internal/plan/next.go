@@ -82,10 +82,8 @@ type situation struct {
 	Snapshot
 	now       time.Time
 	mainsDone time.Time
-	// mainRestarts is how often main containers have been restarted.
-	mainRestarts int64
-	open         []resolve.Sidecar // sidecars that have not ended
-	due          []resolve.Sidecar // open sidecars that have drained
+	open      []resolve.Sidecar // sidecars that have not ended
+	due       []resolve.Sidecar // open sidecars that have drained
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
@@ -100,7 +98,7 @@ type situation struct {
 
 func newSituation(snapshot Snapshot, now time.Time) *situation {
 	s := &situation{Snapshot: snapshot, now: now}
-	s.mainsDone, s.mainRestarts = s.whenMainsDone(), s.countMainRestarts()
+	s.mainsDone = s.whenMainsDone()
 	if s.lostSwap = s.findLostSwap(); s.lostSwap != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *s.lostSwap)
 	}

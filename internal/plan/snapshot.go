@@ -78,18 +78,21 @@ type Capabilities struct {
 	Images imagelist.List
 }
 
+// MaxNumber is the largest number of an attempt. Others may forge records of attempts with any number.
+const MaxNumber = 9999
+
 // Attempt is one attempt to end sidecars of the pod, as read from the cluster.
 type Attempt struct {
 	Mode v1alpha1.Mode
-	// Number counts the attempts of one mode from 0. The number of a superseded attempt is reused.
+	// Number counts the attempts of one mode from 0 to MaxNumber. The number of a superseded attempt is reused.
 	Number int
 	// UID is the uid of the CRR, or empty where an annotation of the pod records the attempt.
 	UID types.UID
 	// RestartCounts holds the restart count of each container that the attempt ends, at the time when it began. A
 	// container that had never started has -1. PodPhase ends every container and has no entries.
 	RestartCounts map[string]int32
-	// MainRestarts is how often main containers had been restarted when a CRR was created. Nil if that is unknown.
-	MainRestarts *int64
+	// MainRestarts is how often each main container had been restarted when a CRR was created. Nil if that is unknown.
+	MainRestarts map[string]int32
 	Started      time.Time
 	// Stopped is true if OpenKruise reports that it has stopped every container of a CRR.
 	Stopped bool
@@ -168,8 +171,8 @@ type Write struct {
 	Mark *Mark
 	// Images holds the quick-exit image of each container for mode Image.
 	Images map[string]string
-	// MainRestarts is how often main containers have been restarted. Set for mode CRR.
-	MainRestarts int64
+	// MainRestarts is how often each main container has been restarted. Set for mode CRR.
+	MainRestarts map[string]int32
 	// Supersedes are earlier CRRs to delete first: their containers have ended, and they block the next CRR. The new
 	// attempt may reuse one of their numbers.
 	Supersedes []Attempt

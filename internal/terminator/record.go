@@ -18,9 +18,10 @@ var ErrInvalidAnnotation = errors.New("invalid annotation on the pod")
 const recordPerContainer = 1 << 10
 
 // MaxRecord is the maximum size of a record in bytes. The operator neither reads nor writes longer ones.
-func MaxRecord(pod *corev1.Pod) int {
-	return (len(pod.Spec.Containers) + 1) * recordPerContainer
-}
+func MaxRecord(pod *corev1.Pod) int { return RecordSize(len(pod.Spec.Containers)) }
+
+// RecordSize is the maximum size of a record about so many containers.
+func RecordSize(containers int) int { return (containers + 1) * recordPerContainer }
 
 // ContainerNames returns the names of the pod's regular containers. Records about other containers are ignored: somebody
 // else wrote them.

@@ -8,8 +8,10 @@ package crr
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +43,7 @@ const (
 	// The API server's clock may differ.
 	annotationRequestedAt = "sidecartermination.dev/requested-at"
 
-	// annotationMainRestarts is how often main containers had been restarted when the operator created the CRR.
+	// annotationMainRestarts is how often each main container had been restarted when the operator created the CRR, as JSON.
 	annotationMainRestarts = "sidecartermination.dev/main-restarts"
 
 	// minActiveDeadline is the shortest deadline that OpenKruise's webhook accepts.
@@ -89,7 +91,7 @@ func observe(ctx context.Context, reader client.Reader, pod *corev1.Pod, own cli
 // but others may create any number with its labels.
 const maxAttempts = 64
 
-// toAttempts returns the newest of the operator's attempts among the CRRs, oldest first.
+// toAttempts returns the newest of the operator's attempts among the CRRs, oldest first. Numbers do not tell the newest: others may forge them.
 func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.Attempt {
 	type numbered struct{ number, index int }
 	var newest []numbered
@@ -98,7 +100,10 @@ func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.
 			newest = append(newest, numbered{number, i})
 		}
 	}
-	slices.SortFunc(newest, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(newest, func(a, b numbered) int {
+		byAge := crrs[a.index].CreationTimestamp.Compare(crrs[b.index].CreationTimestamp.Time)
+		return cmp.Or(byAge, cmp.Compare(a.number, b.number))
+	})
 	newest = newest[max(len(newest)-maxAttempts, 0):]
 	containers := terminator.ContainerNames(pod)
 	var attempts []plan.Attempt
@@ -191,7 +196,7 @@ func newCRR(pod *corev1.Pod, write plan.Write, now time.Time) *kruise.ContainerR
 			Labels:    map[string]string{labelManagedBy: settings.Name},
 			Annotations: map[string]string{
 				annotationRequestedAt:  now.UTC().Format(time.RFC3339),
-				annotationMainRestarts: strconv.FormatInt(write.MainRestarts, 10),
+				annotationMainRestarts: encodeRestarts(write.MainRestarts),
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID,
@@ -229,9 +234,7 @@ func toAttempt(crr *kruise.ContainerRecreateRequest, number int, containers map[
 		Mode: v1alpha1.ModeCRR, Number: number, UID: crr.UID,
 		RestartCounts: map[string]int32{}, Started: requestedAt(crr), Message: crr.Status.Message,
 	}
-	if restarts, err := strconv.ParseInt(crr.Annotations[annotationMainRestarts], 10, 64); err == nil {
-		attempt.MainRestarts = &restarts
-	}
+	attempt.MainRestarts = decodeRestarts(crr.Annotations[annotationMainRestarts], containers)
 	for i := range crr.Spec.Containers {
 		container := &crr.Spec.Containers[i]
 		if !containers[container.Name] {
@@ -252,6 +255,24 @@ func toAttempt(crr *kruise.ContainerRecreateRequest, number int, containers map[
 		}
 	}
 	return attempt
+}
+
+func encodeRestarts(restarts map[string]int32) string {
+	encoded, err := json.Marshal(restarts)
+	if err != nil {
+		panic(err) // a map of numbers has no error
+	}
+	return string(encoded)
+}
+
+// decodeRestarts returns the restarts of the pod's containers, or nil for a value that the operator does not write.
+func decodeRestarts(value string, containers map[string]bool) map[string]int32 {
+	var restarts map[string]int32
+	if len(value) > terminator.RecordSize(len(containers)) || json.Unmarshal([]byte(value), &restarts) != nil {
+		return nil
+	}
+	maps.DeleteFunc(restarts, func(name string, _ int32) bool { return !containers[name] })
+	return restarts
 }
 
 // maxClockSkew bounds how far the operator's clock may be ahead of the API server's.
@@ -280,5 +301,5 @@ func attemptNumber(name string, uid types.UID) (int, bool) {
 		return 0, false
 	}
 	number, err := strconv.ParseUint(suffix, 10, 31)
-	return int(number), err == nil && strconv.FormatUint(number, 10) == suffix
+	return int(number), err == nil && number <= plan.MaxNumber && strconv.FormatUint(number, 10) == suffix
 }

@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 
 func TestCreate(t *testing.T) {
 	s := &server{uid: "4a1b"}
-	action := plan.Write{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: 3}
+	action := plan.Write{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: map[string]int32{"main": 3}}
 	changed, err := (&Terminator{Client: s, Clock: stopped}).create(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
@@ -98,7 +98,7 @@ func TestCreate(t *testing.T) {
 			Namespace:       "batch",
 			Name:            "sidecar-termination-4a1b-3",
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": settings.Name},
-			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z", "sidecartermination.dev/main-restarts": "3"},
+			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z", "sidecartermination.dev/main-restarts": `{"main":3}`},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
 		},
 		Spec: kruise.ContainerRecreateRequestSpec{
@@ -248,6 +248,8 @@ func TestAttemptNumber(t *testing.T) {
 	for name, want := range map[string]int{
 		crrName(uid, 0):                0,
 		crrName(uid, 12):               12,
+		crrName(uid, 9999):             9999,
+		crrName(uid, 10000):            -1,
 		crrName("9c2d", 0):             -1,
 		"sidecar-termination-4a1b-":    -1,
 		"sidecar-termination-4a1b--1":  -1,
@@ -278,7 +280,13 @@ func TestToAttempts(t *testing.T) {
 			r.Annotations[annotationRequestedAt] = "2099-03-01T12:00:00Z"
 		},
 		"restarts of main containers": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
-			r.Annotations[annotationMainRestarts], want.MainRestarts = "7", new(int64(7))
+			r.Annotations[annotationMainRestarts], want.MainRestarts = `{"proxy":7,"other":8}`, map[string]int32{"proxy": 7}
+		},
+		"restarts that are too long": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
+			r.Annotations[annotationMainRestarts] = `{"proxy":7}` + strings.Repeat(" ", 3000)
+		},
+		"restarts that are no JSON": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
+			r.Annotations[annotationMainRestarts] = "7"
 		},
 		"a removed time": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
 			r.Annotations[annotationRequestedAt] = "noon"
@@ -310,12 +318,30 @@ func TestToAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := newCRR(pod, plan.Write{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
-			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}, MainRestarts: new(int64(0))}
+			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}}
 			change(request, &want)
 			if diff := cmp.Diff(want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Somebody who may create CRRs makes two with the largest numbers. The operator recognizes its next one.
+func TestForgedNumbers(t *testing.T) {
+	created := metav1.NewTime(stopped.Now())
+	var requests []kruise.ContainerRecreateRequest
+	for i, number := range []int{9998, 9999, 10000, 1<<31 - 1, 0} {
+		request := newCRR(pod, plan.Write{Attempt: number, Containers: []string{"proxy"}}, created.Time)
+		request.CreationTimestamp = metav1.NewTime(created.Add(time.Duration(i) * time.Second))
+		requests = append(requests, *request)
+	}
+	var numbers []int
+	for _, attempt := range toAttempts(requests, pod) {
+		numbers = append(numbers, attempt.Number)
+	}
+	if diff := cmp.Diff([]int{9998, 9999, 0}, numbers); diff != "" {
+		t.Errorf("attempts, the oldest first (-want +got):\n%s", diff)
 	}
 }
 
