@@ -374,9 +374,9 @@ func TestOutcomeOfEachMode(t *testing.T) {
 			"CRR, late":          {"CRR", "", "main now now now proxy", "mark (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
 			"CRR, pod replaced":  {"CRR Respect", "", "now main stale delete again now", "create withdraw +1m0s"},
 			"CRR, name taken":    {"CRR", "", "now takeName main now events", "mark (Running proxy Running) (Running proxy Succeeded) create mark +15s " + decided + " Fallback"},
-			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Running) mark (Running proxy Succeeded) create +1m0s (Succeeded proxy Decided)"},
+			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Restarted Running) mark (Running proxy Restarted Succeeded) create +1m0s (Succeeded proxy Restarted Decided)"},
 			"CRR, Respect":       {"CRR Respect", "", "now main now now proxy", "create +1m0s +1m0s (Failed unmarked)"},
-			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
+			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Restarted Running) (Running proxy Restarted Succeeded) create +1m0s +1m0s (Succeeded proxy Restarted Decided)"},
 		},
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {

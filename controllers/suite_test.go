@@ -281,7 +281,9 @@ func (f *fixture) newPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	f.Helper()
 	pod := podtest.New(slices.DeleteFunc(change, func(c func(*corev1.Pod)) bool { return c == nil })...)
 	status := pod.Status
-	pod.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations}
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Namespace: f.namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences,
+	}
 	if pod.Spec.NodeName == "node-1" {
 		pod.Spec.NodeName = f.node
 	}

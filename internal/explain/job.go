@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
@@ -66,7 +67,7 @@ func (x *explainer) stoppedAfterFailure() (regular, native []string) {
 		}
 	}
 	for i := range x.Pod.Pod.Spec.InitContainers {
-		if container := &x.Pod.Pod.Spec.InitContainers[i]; isNativeSidecar(container) {
+		if container := &x.Pod.Pod.Spec.InitContainers[i]; resolve.IsNativeSidecar(container) {
 			native = append(native, container.Name)
 		}
 	}
@@ -150,10 +151,6 @@ func describeRule(rule *batchv1.PodFailurePolicyRule) string {
 func matchesCode(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, code int32) bool {
 	listed := slices.Contains(rule.Values, code)
 	return rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && listed || rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !listed
-}
-
-func isNativeSidecar(container *corev1.Container) bool {
-	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // filter returns the elements that match.

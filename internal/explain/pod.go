@@ -153,7 +153,7 @@ func (x *explainer) containers() []Container {
 	for i := range x.Pod.Pod.Spec.InitContainers {
 		container := &x.Pod.Pod.Spec.InitContainers[i]
 		role := RoleInit
-		if isNativeSidecar(container) {
+		if resolve.IsNativeSidecar(container) {
 			role = RoleNativeSidecar
 		}
 		all = append(all, Container{

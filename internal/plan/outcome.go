@@ -162,7 +162,7 @@ func (s *situation) askAgain(decision *Decision) {
 	if s.AssumeMarked || !IsMarked(s.Pod) || decision.Stage != StageStuck && decision.Stage != StageTerminating || !s.unanswered() || !s.canMark() {
 		return
 	}
-	if wait := s.MarkedAt.Add(s.untilMarkedAgain(s.MarkedAt)).Sub(s.now); wait > 0 {
+	if wait := s.MarkedAt.Add(s.untilMarkedAgain(s.MarkedAt)).Sub(s.now); wait > 0 && !s.missed() {
 		s.lookAgain(wait)
 		return
 	}
@@ -183,6 +183,11 @@ func (s *situation) unanswered() bool {
 		return false
 	}
 	return OutcomeUndecided(s.Pod) || !s.recorded() && !s.recordsItself() && s.countingSucceeded()
+}
+
+// missed reports whether the admission policy was at work before the main containers ended, and was not asked since.
+func (s *situation) missed() bool {
+	return !OutcomeUndecided(s.Pod) && s.MarkedAt.Before(s.drainsSince())
 }
 
 // untilMarkedAgain returns the wait after a mark: as long as the main containers had been done.

@@ -127,7 +127,8 @@ func (m *model) writeStatus(change func(*corev1.Pod)) {
 
 // isUndecided says whether the admission policy is not installed.
 func (m *model) isUndecided() bool {
-	return m.scenario.undecidedFor != 0 && m.now.Before(done.Add(m.scenario.undecidedFor))
+	away := m.scenario.awayUntil != 0 && m.now.After(done.Add(-10*time.Second)) && m.now.Before(done.Add(m.scenario.awayUntil))
+	return away || m.scenario.undecidedFor != 0 && m.now.Before(done.Add(m.scenario.undecidedFor))
 }
 
 // write changes the pod. The kubelet receives changes of spec and metadata, but none of the status alone.

@@ -47,6 +47,8 @@ type simulation struct {
 	// forgetful means that the node's provider ignores a pod's labels and annotations, so each of its status writes restores the old
 	// ones. On any virtual node, a status write in flight does so.
 	forgetful bool
+	// awayUntil is how long after the end of the main container the admission policy is back that was removed ten seconds before it.
+	awayUntil time.Duration
 	// undecidedFor is how long after the end of the main container the admission policy is not installed.
 	undecidedFor time.Duration
 	// denies makes OpenKruise's webhook deny every CRR, and deniesMarks the API server every write to pods/status by the operator.
@@ -182,6 +184,7 @@ func simulations() map[string]simulation {
 		"not decided, declared PodPhase: stuck":           {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: forever, stuck: v1alpha1.ReasonOutcomeNotDecided, maxWrites: 2},
 		"not decided, failed main, only the phase":        {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), undecidedFor: forever, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 2},
 		"decided from ten minutes on: marked again":       {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: 10 * minute, want: succeeded, maxWrites: 4, smooth: true},
+		"the policy is away when the main ends":           {policy: never, sidecars: one(rude), awayUntil: 10 * time.Second, want: succeeded, maxWrites: 6},
 		"decided from before the end of the main on":      {policy: never, sidecars: one(rude), undecidedFor: -5 * time.Second, want: succeeded, maxWrites: 4, smooth: true},
 		"marks are denied: the image":                     {policy: never, sidecars: one(rude), kruise: true, deniesMarks: true, want: succeeded, alone: true, maxWrites: 1, smooth: true},
 		"not decided, virtual node that forgets the mark": {policy: never, sidecars: one(rude), virtual: true, forgetful: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 12, smooth: true},
@@ -416,7 +419,7 @@ func (m *model) judge() {
 // outcome is still that of the containers that count, and a pod that was marked in advance ends at once.
 func TestSimulationOperatorDown(t *testing.T) {
 	for name, scenario := range simulations() {
-		if scenario.undecidedFor != 0 || scenario.lateBy > 0 || len(scenario.later) > 0 || len(scenario.mainExits) > 1 || scenario.deniesMarks {
+		if scenario.undecidedFor != 0 || scenario.awayUntil != 0 || scenario.lateBy > 0 || len(scenario.later) > 0 || len(scenario.mainExits) > 1 || scenario.deniesMarks {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

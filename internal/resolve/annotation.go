@@ -40,6 +40,7 @@ func readAnnotation(pod *corev1.Pod) (names []string, warnings []Warning) {
 	return nil, []Warning{{Reason: v1alpha1.ReasonInvalidSidecars, Message: "annotation " + v1alpha1.AnnotationSidecars + " declares no sidecar: " + invalid}}
 }
 
-func isNativeSidecar(container *corev1.Container) bool {
+// IsNativeSidecar reports whether the init container is a native sidecar: Kubernetes ends it after the regular containers.
+func IsNativeSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -240,7 +240,7 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []roles) []Warning {
 	var warnings []Warning
 	for i := range pod.Spec.InitContainers {
 		container := &pod.Spec.InitContainers[i]
-		if !isNativeSidecar(container) {
+		if !IsNativeSidecar(container) {
 			continue
 		}
 		var first *PolicyRef
