@@ -93,9 +93,9 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 	for _, c := range r.Containers {
 		by := c.DeclaredBy
 		switch {
-		case by == explain.DeclaredByEnvironment:
+		case by == string(resolve.SourceEnvironment):
 			by = "environment variables"
-		case by == explain.DeclaredByAnnotation:
+		case by == string(resolve.SourceAnnotation):
 			by = "annotation"
 		case by == "" && c.Role == explain.RoleMain:
 			by = "-"

@@ -25,12 +25,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
-// The declarations of a sidecar that are no policy.
-const (
-	DeclaredByEnvironment = string(resolve.SourceEnvironment)
-	DeclaredByAnnotation  = "Annotation"
-)
-
 // Cluster is what the caller knows about the cluster.
 type Cluster struct {
 	// Kruise is true if OpenKruise is usable, and nil if unknown.
@@ -163,19 +157,13 @@ func (x *explainer) containers() []Container {
 	for i := range x.Pod.Pod.Spec.Containers {
 		name := x.Pod.Pod.Spec.Containers[i].Name
 		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name)}
-		policy := resolve.DecidedBy(x.Pod.Pod, x.Policies, name, x.operator.Resolve)
-		if policy != nil {
+		if policy, declared := x.view.MainPolicies[name]; declared {
 			container.DeclaredBy = policy.String()
 		}
 		if sidecar := x.view.Sidecar(name); sidecar != nil {
-			container.Role, container.Settings = RoleSidecar, x.settings(*sidecar)
-			byEnv, _ := resolve.ReadEnv(&x.Pod.Pod.Spec.Containers[i])
-			switch {
-			case policy != nil:
-			case byEnv && !x.operator.Resolve.IgnoreEnv:
-				container.DeclaredBy = DeclaredByEnvironment
-			default:
-				container.DeclaredBy = DeclaredByAnnotation
+			container.Role, container.Settings, container.DeclaredBy = RoleSidecar, x.settings(*sidecar), string(sidecar.DeclaredBy)
+			if sidecar.Policy != nil {
+				container.DeclaredBy = sidecar.Policy.String()
 			}
 		}
 		all = append(all, container)
@@ -184,7 +172,7 @@ func (x *explainer) containers() []Container {
 }
 
 func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
-	from := resolve.OriginsOf(x.Pod.Pod, x.Policies, x.operator.Resolve, sidecar)
+	from := sidecar.Origins
 	return &Settings{
 		Mode:                       settingFrom(sidecar.Mode, from.Mode),
 		Image:                      settingFrom(sidecar.Image, from.Image),

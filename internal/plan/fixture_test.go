@@ -492,5 +492,5 @@ func imagesOf(entries ...string) imagelist.List {
 }
 
 func from(source resolve.Source) func(*resolve.Sidecar) {
-	return func(t *resolve.Sidecar) { t.ImageSource = source }
+	return func(t *resolve.Sidecar) { t.Origins.Image.Source = source }
 }

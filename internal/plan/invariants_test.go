@@ -500,7 +500,7 @@ func mayEndByPhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 // canSwap says whether mode Image can be used for the sidecar, and was not.
 func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 	_, denied := s.Denied[image]
-	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceOperator
+	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.Origins.Image.Source != resolve.SourceOperator
 	fallback := sidecar.Mode == v1alpha1.ModeAuto || sidecar.Mode == image || sidecar.Fallback == v1alpha1.FallbackEnabled
 	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll(s.Pod, sidecar.Container) && !denied && !forbidden && fallback &&
 		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)

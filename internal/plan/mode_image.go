@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +45,7 @@ func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
 // imageForbidden returns why the administrator's list does not permit the image of a policy or an environment variable. The
 // operator's default image is always permitted.
 func (s *situation) imageForbidden(sidecar resolve.Sidecar) unusable {
-	if sidecar.ImageSource == resolve.SourceOperator {
+	if sidecar.Origins.Image.Source == resolve.SourceOperator {
 		return unusable{}
 	}
 	if err := s.Capabilities.Images.Check(sidecar.Image); err != nil {
@@ -87,7 +86,10 @@ func (s *situation) commandNotCovered(sidecar resolve.Sidecar) unusable {
 // declaration tells the user how to declare that the image covers the entry: next to the image in the policy, or by a
 // flag of the operator. A policy that uses the operator's image needs an image of its own first.
 func declaration(sidecar resolve.Sidecar, entry string) string {
-	policy := cmp.Or(sidecar.ImagePolicy, sidecar.Policy)
+	policy := sidecar.Policy
+	if of := sidecar.Origins.Image.Policy; of.Name != "" {
+		policy = &of
+	}
 	if policy == nil {
 		if sidecar.QuickExitPaths.IsZero() {
 			return "run the operator with --quick-exit-paths=" + strings.Join(besidesDefault(entry), ",")
@@ -95,7 +97,7 @@ func declaration(sidecar resolve.Sidecar, entry string) string {
 		return fmt.Sprintf("add %s to the operator's --quick-exit-paths", entry)
 	}
 	place := "the spec"
-	if sidecar.ImageSource == resolve.SourceEntry {
+	if sidecar.Origins.Image.Source == resolve.SourceEntry {
 		place = "sidecar " + sidecar.Container
 	}
 	list := strings.Join(besidesDefault(entry), ", ")
@@ -103,7 +105,7 @@ func declaration(sidecar resolve.Sidecar, entry string) string {
 		list = `"*"` // in YAML a bare asterisk is an alias
 	}
 	switch {
-	case sidecar.ImageSource == resolve.SourceOperator:
+	case sidecar.Origins.Image.Source == resolve.SourceOperator:
 		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, policy)
 	case sidecar.QuickExitPaths.IsZero():
 		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, policy)

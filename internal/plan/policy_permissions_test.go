@@ -377,11 +377,11 @@ func TestPoliciesGiveNobodyMoreModes(t *testing.T) {
 		}
 		view := resolve.Resolve(pod, selecting, options).Enforced
 		for _, sidecar := range view.Sidecars {
-			origins := resolve.OriginsOf(pod, selecting, options, sidecar)
+			origins := sidecar.Origins
 			for _, mode := range modesOf(pod, view, sidecar) {
 				setters := []resolve.PolicyRef{setterOfMode(mode, sidecar, origins)}
-				if mode == image && sidecar.ImagePolicy != nil {
-					setters = append(setters, *sidecar.ImagePolicy)
+				if mode == image && origins.Image.Policy.Name != "" {
+					setters = append(setters, origins.Image.Policy)
 				}
 				for _, setter := range setters {
 					author := writers[setter]

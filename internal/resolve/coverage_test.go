@@ -75,7 +75,7 @@ func TestQuickExitPaths(t *testing.T) {
 			if !target.QuickExitPaths.Equal(test.want) {
 				t.Errorf("the image covers %q, want %q", target.QuickExitPaths, test.want)
 			}
-			if from := resolve.OriginsOf(pod, test.policies, test.options, target).QuickExitPaths.Source; from != test.from {
+			if from := target.Origins.QuickExitPaths.Source; from != test.from {
 				t.Errorf("the paths come from %s, want %s", from, test.from)
 			}
 		})

@@ -27,14 +27,10 @@ const (
 func fromEnv(mode v1alpha1.Mode, image string, exitCodePolicy v1alpha1.ExitCodePolicy) []resolve.Sidecar {
 	target := resolve.Sidecar{
 		Container: "proxy", Mode: mode, Image: image, ExitCodePolicy: exitCodePolicy, Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
+		DeclaredBy: resolve.SourceEnvironment,
 	}
-	switch image {
-	case "":
-	case quickExit:
-		target.ImageSource = resolve.SourceEnvironment
+	if image == quickExit {
 		target.QuickExitPaths = quickexit.CoverageOf("*") // the author of the pod chose the image
-	default:
-		target.ImageSource = resolve.SourceOperator
 	}
 	return []resolve.Sidecar{target}
 }
@@ -105,7 +101,7 @@ func TestEnvironmentVariables(t *testing.T) {
 			if test.want == nil {
 				mains = []string{"main", "proxy"}
 			}
-			if diff := cmp.Diff(resolve.View{Sidecars: test.want, Mains: mains}, got.Enforced); diff != "" {
+			if diff := cmp.Diff(resolve.View{Sidecars: test.want, Mains: mains}, got.Enforced, withoutOrigins); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
 			var warnings []v1alpha1.Reason

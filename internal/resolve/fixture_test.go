@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -14,6 +15,9 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
+
+// withoutOrigins leaves origins out of a comparison: TestMerging compares them.
+var withoutOrigins = cmpopts.IgnoreFields(resolve.Sidecar{}, "Origins")
 
 var created = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 

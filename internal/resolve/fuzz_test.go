@@ -80,18 +80,18 @@ func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options
 	t.Helper()
 	for _, target := range view.Sidecars {
 		want := quickexit.Coverage{}
-		switch target.ImageSource {
+		switch from := target.Origins.Image; from.Source {
 		case resolve.SourceEntry, resolve.SourcePolicy:
-			policy := policies[slices.IndexFunc(policies, func(p resolve.Policy) bool { return p.Ref == *target.ImagePolicy })]
+			policy := policies[slices.IndexFunc(policies, func(p resolve.Policy) bool { return p.Ref == from.Policy })]
 			said := policy.Spec.TerminationSettings
-			if target.ImageSource == resolve.SourceEntry {
+			if from.Source == resolve.SourceEntry {
 				said = policy.Spec.Sidecars[slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool {
 					return resolve.Matches(s.Name, target.Container) && s.Image == target.Image
 				})].TerminationSettings
 			}
 			want = quickexit.CoverageOf(said.QuickExitPaths...)
 			if target.Image != said.Image {
-				t.Errorf("image %q is said to be of %s, which has %q", target.Image, target.ImageSource, said.Image)
+				t.Errorf("image %q is said to be of %v, which has %q", target.Image, from, said.Image)
 			}
 		case resolve.SourceEnvironment:
 			want = quickexit.CoverageOf(quickexit.Everything)
@@ -99,7 +99,7 @@ func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options
 			want = options.QuickExitPaths
 		}
 		if !target.QuickExitPaths.Equal(want) {
-			t.Errorf("image %q of %s covers %q, want %q", target.Image, target.ImageSource, target.QuickExitPaths, want)
+			t.Errorf("image %q of %v covers %q, want %q", target.Image, target.Origins.Image, target.QuickExitPaths, want)
 		}
 	}
 }

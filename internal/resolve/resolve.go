@@ -48,13 +48,14 @@ type Sidecar struct {
 	Image     string // empty when no level has one
 	// QuickExitPaths is what Image covers, according to the place that sets the image.
 	QuickExitPaths quickexit.Coverage
-	// ImageSource is the place that sets Image; empty when none does. ImagePolicy is the policy that does, or nil.
-	ImageSource    Source
-	ImagePolicy    *PolicyRef
 	ExitCodePolicy v1alpha1.ExitCodePolicy
 	Drain          time.Duration
 	Timeout        time.Duration
 	Fallback       v1alpha1.Fallback
+	// Origins say where each setting comes from.
+	Origins Origins
+	// DeclaredBy is what declares the container a sidecar: SourcePolicy, SourceEnvironment or SourceAnnotation.
+	DeclaredBy Source
 	// Policy is the first policy that declares the container a sidecar, or nil when only the pod itself or Options.Sidecars does.
 	Policy *PolicyRef
 }
@@ -63,6 +64,8 @@ type Sidecar struct {
 type View struct {
 	Sidecars []Sidecar // sorted by container
 	Mains    []string  // in the pod's order
+	// MainPolicies are the policies that declare main containers, by container. Nil if none does.
+	MainPolicies map[string]PolicyRef
 	// Policies are those that declare one of the sidecars, in their order.
 	Policies []PolicyRef
 }
@@ -180,11 +183,24 @@ func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Op
 		byPod := declared.env[i].sidecar || slices.Contains(declared.sidecars, name) || slices.Contains(options.Sidecars, name)
 		if role == RoleSidecar || role == "" && byPod {
 			sidecar := merge(name, layers(name, declaring, declared.env[i].settings, options))
-			sidecar.Policy = first
+			switch sidecar.Policy = first; {
+			case first != nil:
+				sidecar.DeclaredBy = SourcePolicy
+			case declared.env[i].sidecar:
+				sidecar.DeclaredBy = SourceEnvironment
+			default:
+				sidecar.DeclaredBy = SourceAnnotation
+			}
 			v.Sidecars = append(v.Sidecars, sidecar)
 			continue
 		}
 		v.Mains = append(v.Mains, name)
+		if first != nil {
+			if v.MainPolicies == nil {
+				v.MainPolicies = map[string]PolicyRef{}
+			}
+			v.MainPolicies[name] = *first
+		}
 	}
 	slices.SortFunc(v.Sidecars, func(a, b Sidecar) int { return cmp.Compare(a.Container, b.Container) })
 	for j := range ordered {

@@ -52,22 +52,22 @@ func TestMerging(t *testing.T) {
 	}{
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), own), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
 			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the policy's spec comes second": {
 			spec: spec(own), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
 			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", QuickExitPaths: quickexit.CoverageOf("*"), ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
 			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodePolicy: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
 			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"no defaults: exit codes are ignored, there is no image": {
@@ -78,7 +78,7 @@ func TestMerging(t *testing.T) {
 		"each field is merged separately": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), func(p *v1alpha1.PolicySpec) { p.Fallback = v1alpha1.FallbackDisabled }),
 			env:  []string{terminate, "true"}, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
 			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
 		},
 		"ignored variables are skipped": {
@@ -88,7 +88,7 @@ func TestMerging(t *testing.T) {
 		},
 		"mainContainers: the spec applies to every sidecar": {
 			spec: spec(mainContainers("main"), own), env: env,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
 			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}
@@ -97,16 +97,13 @@ func TestMerging(t *testing.T) {
 			pod := withEnv(newPod("main", "proxy"), test.env...)
 			policies := []resolve.Policy{namespaced(t, "mesh", 1, test.spec)}
 			got := resolve.Resolve(pod, policies, test.options).Enforced
-			test.want.Container, test.want.Policy = "proxy", &policy
-			if test.want.ImageSource == resolve.SourceEntry || test.want.ImageSource == resolve.SourcePolicy {
-				test.want.ImagePolicy = &policy
-			}
+			test.want.Container, test.want.Policy, test.want.DeclaredBy = "proxy", &policy, resolve.SourcePolicy
 			want := resolve.View{Sidecars: []resolve.Sidecar{test.want}, Mains: []string{"main"}, Policies: []resolve.PolicyRef{policy}}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, withoutOrigins, cmpopts.IgnoreFields(resolve.View{}, "MainPolicies")); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.sources, sourcesOf(resolve.OriginsOf(pod, policies, test.options, *got.Sidecar("proxy")))); diff != "" {
-				t.Errorf("OriginsOf() (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.sources, sourcesOf(got.Sidecars[0].Origins)); diff != "" {
+				t.Errorf("origins (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -369,7 +366,8 @@ func TestResolve(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := resolve.Resolve(test.pod, test.policies, test.options)
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			ignored := cmp.Options{withoutOrigins, cmpopts.IgnoreFields(resolve.Sidecar{}, "DeclaredBy"), cmpopts.IgnoreFields(resolve.View{}, "MainPolicies")}
+			if diff := cmp.Diff(test.want, got, ignored); diff != "" {
 				t.Errorf("Resolve() (-want +got):\n%s", diff)
 			}
 		})
@@ -401,7 +399,7 @@ func TestNativeSidecars(t *testing.T) {
 			if diff := cmp.Diff(test.want, got.Warnings, cmpopts.IgnoreFields(resolve.Warning{}, "Message")); diff != "" {
 				t.Errorf("Warnings (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(resolve.View{Mains: []string{"main"}}, got.Enforced); diff != "" {
+			if diff := cmp.Diff(resolve.View{Mains: []string{"main"}}, got.Enforced, cmpopts.IgnoreFields(resolve.View{}, "MainPolicies")); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
 		})

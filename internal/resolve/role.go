@@ -35,25 +35,6 @@ func (p Policy) GivesRoles(pod *corev1.Pod, options Options) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return roles.of(c.Name) != "" })
 }
 
-// DecidedBy returns the enforced policy that decides the role of the container, or nil if none says anything about it or the pod has
-// opted out. The policies must select the pod.
-func DecidedBy(pod *corev1.Pod, selecting []Policy, container string, options Options) *PolicyRef {
-	if OptedOut(pod, options) {
-		return nil
-	}
-	var first *roles
-	for i := range selecting {
-		r := selecting[i].rolesIn(pod, options)
-		if !r.dryRun() && r.of(container) != "" && (first == nil || byPrecedence(r, *first) < 0) {
-			first = &r
-		}
-	}
-	if first == nil {
-		return nil
-	}
-	return &first.Ref
-}
-
 // roles are those that a policy gives the containers of one pod.
 type roles struct {
 	Policy

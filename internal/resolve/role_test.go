@@ -102,11 +102,12 @@ func TestDroppedFieldAddsNoSidecar(t *testing.T) {
 	}
 }
 
-func TestDecidedBy(t *testing.T) {
+func TestDeclaringPolicy(t *testing.T) {
 	pod, optOut := newPod("main", "proxy", "logs"), optedOut(newPod("main", "proxy"))
 	mesh, everywhere := namespaced(t, "mesh", 1, spec()), cluster(t, "everywhere", 2, spec(sidecars("proxy", "logs")))
 	dryRun := namespaced(t, "dry-run", 3, spec(sidecars("main"), func(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }))
-	all := []resolve.Policy{everywhere, dryRun, mesh}
+	mains := namespaced(t, "mains", 1, spec(mainContainers("etl")))
+	all := []resolve.Policy{everywhere, dryRun, mesh, mains}
 	for name, test := range map[string]struct {
 		pod       *corev1.Pod
 		container string
@@ -116,12 +117,24 @@ func TestDecidedBy(t *testing.T) {
 		"the first that says it":      {pod, "logs", &everywhere.Ref},
 		"a DryRun policy decides not": {pod, "main", nil},
 		"the pod has opted out":       {optOut, "proxy", nil},
+		"a main container":            {newPod("etl", "app"), "etl", &mains.Ref},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, resolve.DecidedBy(test.pod, all, test.container, resolve.Options{})); diff != "" {
+			view := resolve.Resolve(test.pod, all, resolve.Options{}).Enforced
+			var got *resolve.PolicyRef
+			if policy, declared := view.MainPolicies[test.container]; declared {
+				got = &policy
+			} else if sidecar := view.Sidecar(test.container); sidecar != nil {
+				got = sidecar.Policy
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
 			}
 		})
+	}
+	byAnnotation := resolve.Resolve(annotated(newPod("main", "proxy"), "proxy"), nil, resolve.Options{}).Enforced.Sidecar("proxy")
+	if byAnnotation.DeclaredBy != resolve.SourceAnnotation || byAnnotation.Policy != nil {
+		t.Errorf("a sidecar of the annotation is declared by %s, policy %v", byAnnotation.DeclaredBy, byAnnotation.Policy)
 	}
 	if !everywhere.GivesRoles(pod, resolve.Options{}) || everywhere.GivesRoles(newPod("main", "app"), resolve.Options{}) {
 		t.Error("GivesRoles: want true for a pod with one of the sidecars only")

@@ -3,11 +3,8 @@
 package resolve
 
 import (
-	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/quickexit"
@@ -21,8 +18,10 @@ const (
 	SourceEntry       Source = "PolicyEntry"
 	SourcePolicy      Source = "Policy"
 	SourceEnvironment Source = "Environment"
-	SourceOperator    Source = "OperatorFlag"
-	SourceDefault     Source = "Default"
+	// SourceAnnotation declares sidecars. It has no settings.
+	SourceAnnotation Source = "Annotation"
+	SourceOperator   Source = "OperatorFlag"
+	SourceDefault    Source = "Default"
 )
 
 // Origin is the place that a setting of a sidecar comes from.
@@ -34,41 +33,6 @@ type Origin struct {
 // Origins say where each setting of a sidecar comes from.
 type Origins struct {
 	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Timeout, Fallback Origin
-}
-
-// OriginsOf returns where each setting of the sidecar comes from. The other arguments must be those of the call of Resolve
-// that returned the sidecar.
-func OriginsOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sidecar) Origins {
-	var env v1alpha1.TerminationSettings
-	for i := range pod.Spec.Containers {
-		if container := &pod.Spec.Containers[i]; container.Name == sidecar.Container && !options.IgnoreEnv {
-			env = readEnv(container).settings
-		}
-	}
-	var ordered []roles
-	for i := range selecting {
-		if r := selecting[i].rolesIn(pod, options); !r.dryRun() && r.of(sidecar.Container) == RoleSidecar {
-			ordered = append(ordered, r)
-		}
-	}
-	slices.SortFunc(ordered, byPrecedence)
-	var declaring []Policy
-	for i := range ordered {
-		declaring = append(declaring, ordered[i].Policy)
-	}
-	all := layers(sidecar.Container, declaring, env, options)
-	of := func(field int) Origin {
-		l := firstSetting(all, field)
-		return Origin{l.source, l.policy}
-	}
-	paths := of(image)
-	if sidecar.QuickExitPaths.IsZero() {
-		paths = Origin{Source: SourceDefault}
-	}
-	return Origins{
-		Mode: of(mode), Image: of(image), QuickExitPaths: paths, ExitCodePolicy: of(exitCodePolicy), Drain: of(drainSeconds),
-		Timeout: of(terminationDeadlineSeconds), Fallback: of(fallback),
-	}
 }
 
 // layer is the settings of one place.
@@ -158,22 +122,32 @@ func firstSetting(all []layer, field int) layer {
 
 // merge takes each setting of a sidecar from the first layer that sets it.
 func merge(container string, all []layer) Sidecar {
+	var from [numberOfFields]layer
+	origins := Origins{}
+	for field, origin := range [numberOfFields]*Origin{
+		mode: &origins.Mode, image: &origins.Image, exitCodePolicy: &origins.ExitCodePolicy, drainSeconds: &origins.Drain,
+		terminationDeadlineSeconds: &origins.Timeout, fallback: &origins.Fallback,
+	} {
+		from[field] = firstSetting(all, field)
+		*origin = Origin{from[field].source, from[field].policy}
+	}
 	s := Sidecar{
-		Container: container, Timeout: DefaultTerminationTimeout,
-		Mode: firstSetting(all, mode).settings.Mode, ExitCodePolicy: firstSetting(all, exitCodePolicy).settings.ExitCodePolicy, Fallback: firstSetting(all, fallback).fallback,
+		Container: container, Mode: from[mode].settings.Mode, Image: from[image].settings.Image, ExitCodePolicy: from[exitCodePolicy].settings.ExitCodePolicy,
+		Timeout: DefaultTerminationTimeout, Fallback: from[fallback].fallback,
 	}
-	if l := firstSetting(all, image); l.settings.Image != "" {
-		s.Image, s.QuickExitPaths, s.ImageSource = l.settings.Image, l.covers, l.source
-		if l.policy.Name != "" {
-			s.ImagePolicy = &l.policy
-		}
+	if s.Image != "" {
+		s.QuickExitPaths = from[image].covers
 	}
-	if drain := firstSetting(all, drainSeconds).settings.DrainSeconds; drain != nil {
+	if origins.QuickExitPaths = origins.Image; s.QuickExitPaths.IsZero() {
+		origins.QuickExitPaths = Origin{Source: SourceDefault}
+	}
+	if drain := from[drainSeconds].settings.DrainSeconds; drain != nil {
 		s.Drain = time.Duration(*drain) * time.Second
 	}
-	if deadline := firstSetting(all, terminationDeadlineSeconds).deadline; deadline != nil {
+	if deadline := from[terminationDeadlineSeconds].deadline; deadline != nil {
 		s.Timeout = time.Duration(*deadline) * time.Second
 	}
+	s.Origins = origins
 	return s
 }
 
