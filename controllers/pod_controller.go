@@ -71,9 +71,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		requeueAfter = laterLook
 	}
 	if execution.err != nil {
-		requeueAfter = 0 // the queue backs off
+		return ctrl.Result{Priority: requeuePriority(decision)}, execution.err // the queue backs off
 	}
-	return ctrl.Result{RequeueAfter: plan.Soonest(requeueAfter, execution.retryAfter(decision.RequeueAfter)), Priority: requeuePriority(decision)}, execution.err
+	requeueAfter = plan.Soonest(requeueAfter, execution.retryAfter(decision.RequeueAfter))
+	return ctrl.Result{RequeueAfter: requeueAfter, Priority: requeuePriority(decision)}, nil
 }
 
 // requeuePriority is the priority with which the pod is requeued: full once its main containers are done, and otherwise low for a mark that
