@@ -31,9 +31,9 @@ const outcomePolicy = "sidecar-termination-outcome"
 func TestOperatorDown(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	byPhase, others := with(v1alpha1.ModePodPhase), with(v1alpha1.ModeAuto, drains(3600))
-	byPhase.Name, others.Name = "by-phase", "others"
-	for _, policy := range []*v1alpha1.SidecarTerminationPolicy{byPhase, others} {
+	byPhase, byRequest, others := with(v1alpha1.ModePodPhase), with(v1alpha1.ModeCRR), with(v1alpha1.ModeAuto, drains(3600))
+	byPhase.Name, byRequest.Name, others.Name = "by-phase", "by-request", "others"
+	for _, policy := range []*v1alpha1.SidecarTerminationPolicy{byPhase, byRequest, others} {
 		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
 		test.Create(policy)
 	}
@@ -47,7 +47,7 @@ func TestOperatorDown(t *testing.T) {
 		"runs-on":       {byPhase, harness.IgnoresTerm, ""},
 		"fails-first":   {others, "exit 7", ""},
 		"fails-later":   {others, waits + "sleep 4; exit 2", ""},
-		"crash-loops":   {others, "sleep 3; exit 1", ""},
+		"crash-loops":   {byRequest, "sleep 3; exit 1", ""},
 		"main-has-exit": {others, waits + "sleep 4", "exit 3"},
 	} {
 		restartPolicy, backoffLimit := corev1.RestartPolicyNever, int32(0)

@@ -226,12 +226,26 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	return ""
 }
 
+func hasKey(counts map[string]int32, name string) bool {
+	_, found := counts[name]
+	return found
+}
+
 // permitsExits reports whether the mark permits ends by exits that the kubelet follows by a restart.
 func permitsExits(mark plan.Mark) bool {
 	return mark.End == v1alpha1.EndExited || mark.End == v1alpha1.EndRestarted
 }
 
 func permitsTooMuch(s plan.Snapshot, now time.Time, d plan.Decision, restarted bool) string {
+	runs := func(sidecar resolve.Sidecar) bool {
+		i := slices.IndexFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == sidecar.Container })
+		waits := i >= 0 && s.Pod.Status.ContainerStatuses[i].State.Waiting != nil
+		swapped := slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return a.Mode == image && hasKey(a.RestartCounts, sidecar.Container) })
+		return mayRun(s.Pod, sidecar.Container) && (!waits || !swapped && !hasQuickExitImage(s, sidecar.Container))
+	}
+	if isRecorded(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, runs) {
+		return "" // each waits for its quick-exit image
+	}
 	for _, sidecar := range s.View.Sidecars {
 		switch {
 		case sidecar.Drain > 0 && (d.MainsDone.IsZero() || drains(s, now, d, sidecar)):

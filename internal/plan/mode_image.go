@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -222,4 +223,24 @@ func (s *situation) swappedRunEnded(status *corev1.ContainerStatus, end *corev1.
 		return status.RestartCount > 0
 	}
 	return !end.StartedAt.Time.Before(s.mainsDone)
+}
+
+// markSwapped marks a recorded pod that is stuck because no open sidecar gets its quick-exit image. Their own containers have ended, so that
+// nothing is lost if the pod ends.
+func (p podPlan) markSwapped(decision *Decision) {
+	switch markedInAdvance(p.Pod) {
+	case v1alpha1.EndPodPhase, v1alpha1.EndRestarted:
+		return
+	}
+	waits := func(sidecar resolve.Sidecar) bool {
+		status := statusOf(p.Pod, sidecar.Container)
+		return status != nil && status.State.Waiting != nil && slices.ContainsFunc(p.Attempts, func(a Attempt) bool {
+			return a.Mode == v1alpha1.ModeImage && a.covers(sidecar.Container)
+		})
+	}
+	if decision.Stage != StageStuck || len(decision.Writes) > 0 || p.AssumeMarked || !MainsRecorded(p.Pod) || HasTerminalPhase(p.Pod) ||
+		slices.ContainsFunc(p.open, func(sidecar resolve.Sidecar) bool { return !waits(sidecar) }) || !p.canMark() {
+		return
+	}
+	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndRestarted})}
 }

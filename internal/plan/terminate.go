@@ -146,6 +146,7 @@ func (p podPlan) decide() *Decision {
 	p.explainWrites(decision)
 	p.permitExits(decision)
 	p.markStopped(decision)
+	p.markSwapped(decision)
 	return decision
 }
 
