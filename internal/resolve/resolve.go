@@ -168,18 +168,7 @@ func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Op
 	declares := make([]bool, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		var role Role
-		var first *PolicyRef
-		var declaring []Policy
-		for j := range ordered {
-			of := ordered[j].of(name)
-			if role == "" && of != "" {
-				role, first = of, &ordered[j].Ref
-			}
-			if role == RoleSidecar && of == RoleSidecar {
-				declares[j], declaring = true, append(declaring, ordered[j].Policy)
-			}
-		}
+		role, first, declaring := roleOf(name, ordered, declares)
 		byPod := declared.env[i].sidecar || slices.Contains(declared.sidecars, name) || slices.Contains(options.Sidecars, name)
 		if role == RoleSidecar || role == "" && byPod {
 			sidecar := merge(name, layers(name, declaring, declared.env[i].settings, options))
@@ -194,13 +183,7 @@ func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Op
 			v.Sidecars = append(v.Sidecars, sidecar)
 			continue
 		}
-		v.Mains = append(v.Mains, name)
-		if first != nil {
-			if v.MainPolicies == nil {
-				v.MainPolicies = map[string]PolicyRef{}
-			}
-			v.MainPolicies[name] = *first
-		}
+		v.addMain(name, first)
 	}
 	slices.SortFunc(v.Sidecars, func(a, b Sidecar) int { return cmp.Compare(a.Container, b.Container) })
 	for j := range ordered {
@@ -209,6 +192,33 @@ func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Op
 		}
 	}
 	return v
+}
+
+// roleOf returns the role of the container by the policies, which come highest precedence first, the first one that says it, and those that
+// declare a sidecar. It notes the latter in declares, by their place.
+func roleOf(container string, ordered []roles, declares []bool) (role Role, first *PolicyRef, declaring []Policy) {
+	for j := range ordered {
+		of := ordered[j].of(container)
+		if role == "" && of != "" {
+			role, first = of, &ordered[j].Ref
+		}
+		if role == RoleSidecar && of == RoleSidecar {
+			declares[j], declaring = true, append(declaring, ordered[j].Policy)
+		}
+	}
+	return role, first, declaring
+}
+
+// addMain adds a main container, which the policy declares unless it is nil.
+func (v *View) addMain(container string, policy *PolicyRef) {
+	v.Mains = append(v.Mains, container)
+	if policy == nil {
+		return
+	}
+	if v.MainPolicies == nil {
+		v.MainPolicies = map[string]PolicyRef{}
+	}
+	v.MainPolicies[container] = *policy
 }
 
 // overrides lists the overridden policies, in their order. With onlyDryRun it lists DryRun policies only, because a DryRun
