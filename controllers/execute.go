@@ -105,7 +105,8 @@ func (r *PodReconciler) execute(ctx context.Context, snapshot plan.Snapshot, dec
 
 // merged returns the denials of both. It does not change its arguments.
 func merged(a, b map[v1alpha1.Mode]string) map[v1alpha1.Mode]string {
-	all := maps.Clone(a)
+	all := map[v1alpha1.Mode]string{}
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all
 }

@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -292,11 +291,7 @@ func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, ma
 
 // deniedAfter returns the denied writes after an execution. It copies the map, which callers of writes may be reading.
 func deniedAfter(before map[v1alpha1.Mode]string, done execution) map[v1alpha1.Mode]string {
-	after := maps.Clone(before)
-	if after == nil {
-		after = map[v1alpha1.Mode]string{}
-	}
-	maps.Copy(after, done.denied)
+	after := merged(before, done.denied)
 	for _, write := range done.done {
 		delete(after, write.Mode)
 	}

@@ -37,7 +37,7 @@ const (
 	rememberTemplate, askAgain = time.Hour, time.Minute
 )
 
-// JobTemplates reads the pod templates of Jobs, each once. It implements JobReader.
+// JobTemplates reads the pod templates of Jobs, each once.
 type JobTemplates struct {
 	live  client.Reader
 	clock clock.PassiveClock
@@ -64,7 +64,8 @@ func NewJobTemplates(live client.Reader, clock clock.PassiveClock) *JobTemplates
 	return &JobTemplates{live: live, clock: clock, known: map[jobKey]template{}}
 }
 
-// Containers implements JobReader.
+// Containers returns the regular containers of the template of the pod's Job, and nothing for a pod without a Job. unreadable means that the
+// reader lacks permission.
 func (t *JobTemplates) Containers(ctx context.Context, pod *corev1.Pod) (containers []string, unreadable bool, err error) {
 	owner := JobOf(pod)
 	if owner == nil {

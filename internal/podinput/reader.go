@@ -24,17 +24,11 @@ type Observer interface {
 
 // Reader reads the parts of an Input. The operator reads from its caches, and the plugin from the API server or from manifests.
 type Reader struct {
-	Objects       client.Reader
-	Jobs          JobReader
+	Objects client.Reader
+	// Jobs is nil if the caller adds the Job itself.
+	Jobs          *JobTemplates
 	Observers     []Observer
 	NodeKindRules plan.NodeKindRules
-}
-
-// JobReader reads the pod templates of Jobs.
-type JobReader interface {
-	// Containers returns the regular containers of the template of the pod's Job, and nothing for a pod without a Job. unreadable means
-	// that the reader lacks permission.
-	Containers(ctx context.Context, pod *corev1.Pod) (containers []string, unreadable bool, err error)
 }
 
 // AddJob adds the pod's Job to the input if a policy includes injected containers.
