@@ -87,6 +87,7 @@ func containerStatus(name, text string) corev1.ContainerStatus {
 	}
 	if word == "restarted" {
 		status.RestartCount = 1
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 7, FinishedAt: at}
 	}
 	return status
 }

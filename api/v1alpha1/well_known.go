@@ -36,10 +36,12 @@ const (
 	// AnnotationEnd says when the pod may end, as in "PodPhase/UID". Without a value, the admission policy sets phase Succeeded once all
 	// containers that count have exited 0, and no sidecar can run again.
 	AnnotationEnd = GroupName + "/end"
-	// EndExited means that a sidecar which has exited counts as ended, although the kubelet would restart it.
+	// EndExited means that a sidecar counts as ended once it exits after the main containers, although the kubelet would restart it.
 	EndExited = "Exited"
-	// EndRestarted means that in addition, a sidecar counts as ended that waits, or that was restarted after the main containers had ended.
+	// EndRestarted means in addition that such a sidecar still counts as ended when it waits for its restart or runs again.
 	EndRestarted = "Restarted"
+	// EndWaiting means in addition that every sidecar that does not run counts as ended.
+	EndWaiting = "Waiting"
 	// EndPodPhase means that the pod ends although sidecars run: mode PodPhase ends them.
 	EndPodPhase = "PodPhase"
 	// EndCRR means the same, because OpenKruise has stopped the sidecars.

@@ -115,7 +115,7 @@ func randomMetadata(r *rand.Rand, pod *corev1.Pod) {
 	}{
 		{v1alpha1.AnnotationIgnoredExitCodes, []string{"", "-", "proxy/4a1b", "proxy/4a1b", "proxy,logs/4a1b", "logs/4a1b", "main/4a1b", "proxy", "main/other"}},
 		{v1alpha1.AnnotationEnd, []string{
-			"", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b", "Exited/4a1b", "Restarted/4a1b", "Restarted/4a1b", "Restarted/other",
+			"", "", "PodPhase/4a1b", "CRR/4a1b", "PodPhase/other", "Failed/4a1b", "Exited/4a1b", "Restarted/4a1b", "Restarted/4a1b", "Waiting/4a1b", "Waiting/4a1b", "Waiting/other",
 		}},
 		{v1alpha1.AnnotationMainContainers, []string{"", "", "Running/4a1b", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Succeeded/other"}},
 	} {
@@ -127,6 +127,12 @@ func randomMetadata(r *rand.Rand, pod *corev1.Pod) {
 
 func randomStatus(r *rand.Rand, name string, at func() metav1.Time) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{Name: name, RestartCount: int32(r.IntN(2))}
+	if r.IntN(3) == 0 {
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 7}
+		if r.IntN(4) > 0 {
+			status.LastTerminationState.Terminated.FinishedAt = at()
+		}
+	}
 	switch r.IntN(8) {
 	case 0:
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}

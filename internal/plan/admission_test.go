@@ -144,17 +144,19 @@ func isIdle(old, written *corev1.Pod, ignored []string, end string) bool {
 	}
 	exitIsFinal := !slices.ContainsFunc(old.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil || c.RestartPolicyRules != nil })
 	hasEnded := func(st corev1.ContainerStatus) bool {
-		restarted := end == v1alpha1.EndRestarted && *old.Spec.TerminationGracePeriodSeconds <= 3600
-		switch state := st.State; {
-		case state.Terminated != nil:
-			final := exitIsFinal && (old.Spec.RestartPolicy == never || state.Terminated.ExitCode == 0)
-			return final || end == v1alpha1.EndExited || end == v1alpha1.EndRestarted
-		case state.Running == nil:
-			return restarted
-		default:
-			return restarted && st.RestartCount > 0 && len(exits) > 0 && len(exits) == len(counting) &&
-				state.Running.StartedAt.After(slices.MaxFunc(exits, time.Time.Compare))
+		isLast := func(run *corev1.ContainerStateTerminated) bool {
+			return run != nil && !run.FinishedAt.IsZero() && len(exits) > 0 && len(exits) == len(counting) &&
+				!run.FinishedAt.Time.Before(slices.MaxFunc(exits, time.Time.Compare))
 		}
+		mayTearDown := *old.Spec.TerminationGracePeriodSeconds <= 3600
+		final := exitIsFinal && st.State.Terminated != nil && (old.Spec.RestartPolicy == never || st.State.Terminated.ExitCode == 0)
+		switch {
+		case final, end == v1alpha1.EndWaiting && mayTearDown && st.State.Running == nil:
+			return true
+		case (end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting) && mayTearDown && isLast(st.LastTerminationState.Terminated):
+			return true
+		}
+		return (end == v1alpha1.EndExited || end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting) && isLast(st.State.Terminated)
 	}
 	runs := func(st corev1.ContainerStatus) bool { return st.State.Running != nil }
 	return !slices.ContainsFunc(written.Status.InitContainerStatuses, runs) &&

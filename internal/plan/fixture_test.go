@@ -207,9 +207,12 @@ func marked(s *plan.Snapshot) {
 	if ignored := ignoredBy(s.View); len(ignored) > 0 {
 		s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
 		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(ignored, ",")+"/"+string(s.Pod.UID))
-		drains := slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Drain > 0 })
-		if mayRestart(s.Pod) && !drains {
-			annotate(s.Pod, v1alpha1.AnnotationEnd, own(v1alpha1.EndRestarted))
+		if mayRestart(s.Pod) {
+			end := v1alpha1.EndWaiting
+			if slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Drain > 0 }) {
+				end = v1alpha1.EndRestarted
+			}
+			annotate(s.Pod, v1alpha1.AnnotationEnd, own(end))
 		}
 		annotate(s.Pod, v1alpha1.AnnotationMainContainers, decide(s.Pod, s.Pod).Annotations[v1alpha1.AnnotationMainContainers])
 	}

@@ -132,7 +132,7 @@ func runsQuickExit(pod *corev1.Pod, sidecar resolve.Sidecar) bool {
 // keepsOneLiveAttempt: no action begins an attempt on a container while another attempt may still end it. A mark and an action are
 // never part of one decision.
 func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if mark := markOf(d); mark != nil && len(d.Writes) > 1 && !permitsExits(*mark) {
+	if mark := markOf(d); mark != nil && len(d.Writes) > 1 && !permitsExits(mark.End) {
 		return "a mark together with another write"
 	}
 	named := map[string]bool{}
@@ -183,7 +183,7 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	_, denied := s.Denied[podPhase]
 	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
 	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
-	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(*mark) || now.Before(s.MarkAfter))
+	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(mark.End) || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
 		return "a mark of a pod that must not be marked"
@@ -198,23 +198,23 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 }
 
 // marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
-// phase can end every sidecar at once. Later it keeps the end, or none. It never writes phase Failed. It permits ends by exits that the
-// kubelet follows by a restart only if no sidecar drains, and those of a restarted sidecar only if the phase can end it.
-func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string {
+// phase can end every sidecar at once. Later it keeps the end, or none. It never writes phase Failed. It permits the end of
+// a sidecar that was restarted only if the phase can end it, and of one that waits only if in addition none drains.
+func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	cannotEnd := func(sidecar resolve.Sidecar) bool {
 		return sidecar.Drain > 0 || sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) ||
 			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled
 	}
 	current := ownValue(s.Pod, v1alpha1.AnnotationEnd)
-	if current != v1alpha1.EndPodPhase && current != v1alpha1.EndExited && current != v1alpha1.EndRestarted {
+	if current != v1alpha1.EndPodPhase && !permitsExits(current) {
 		current = ""
 	}
 	mark, over := markOf(d), !d.MainsDone.IsZero() || hasFailed(s)
 	switch {
 	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR:
 	case mark.End == current && isMarked(s.Pod):
-	case permitsExits(*mark):
-		return permitsTooMuch(s, now, d, mark.End == v1alpha1.EndRestarted)
+	case permitsExits(mark.End):
+		return permitsTooMuch(s, d, mark.End)
 	case mark.End != "" && mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + mark.End
 	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod)):
@@ -231,12 +231,12 @@ func hasKey(counts map[string]int32, name string) bool {
 	return found
 }
 
-// permitsExits reports whether the mark permits ends by exits that the kubelet follows by a restart.
-func permitsExits(mark plan.Mark) bool {
-	return mark.End == v1alpha1.EndExited || mark.End == v1alpha1.EndRestarted
+// permitsExits reports whether the end permits exits that the kubelet follows by a restart.
+func permitsExits(end string) bool {
+	return end == v1alpha1.EndExited || end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting
 }
 
-func permitsTooMuch(s plan.Snapshot, now time.Time, d plan.Decision, restarted bool) string {
+func permitsTooMuch(s plan.Snapshot, d plan.Decision, end string) string {
 	runs := func(sidecar resolve.Sidecar) bool {
 		i := slices.IndexFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == sidecar.Container })
 		waits := i >= 0 && s.Pod.Status.ContainerStatuses[i].State.Waiting != nil
@@ -248,9 +248,9 @@ func permitsTooMuch(s plan.Snapshot, now time.Time, d plan.Decision, restarted b
 	}
 	for _, sidecar := range s.View.Sidecars {
 		switch {
-		case sidecar.Drain > 0 && (d.MainsDone.IsZero() || drains(s, now, d, sidecar)):
-			return "the mark permits ends although a sidecar drains"
-		case restarted && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown || isUndecided(s.Pod)):
+		case end == v1alpha1.EndWaiting && sidecar.Drain > 0:
+			return "the mark permits the end of a sidecar that waits, although one drains"
+		case end != v1alpha1.EndExited && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown || isUndecided(s.Pod)):
 			return "the mark permits the end of a restarted sidecar that the phase cannot end"
 		}
 	}

@@ -96,10 +96,10 @@ func endOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// markedInAdvance returns the end that a mark in advance has given the pod: v1alpha1.EndPodPhase, EndExited, EndRestarted or "".
+// markedInAdvance returns the end that a mark in advance has given the pod: v1alpha1.EndPodPhase, EndExited, EndRestarted, EndWaiting or "".
 func markedInAdvance(pod *corev1.Pod) string {
 	switch end := ownValue(pod, v1alpha1.AnnotationEnd); end {
-	case v1alpha1.EndPodPhase, v1alpha1.EndExited, v1alpha1.EndRestarted:
+	case v1alpha1.EndPodPhase, v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting:
 		return end
 	}
 	return ""

@@ -164,11 +164,11 @@ func TestRecordByOperator(t *testing.T) {
 			s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}
 		}
 	}
-	const recorded = "[proxy] Restarted recorded"
+	const recorded = "[proxy] Waiting recorded"
 
 	runScenarios(t, map[string]scenario{
 		"a main with a rule has succeeded": {observed(withRule(), oneProxy()), 0, marking(recorded)},
-		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy] Restarted")},
+		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy] Waiting")},
 		"marked to end in advance":         {observed(withRule(), oneProxy(), ending(v1alpha1.EndPodPhase), withoutKruise), 0, marking("[proxy] PodPhase recorded")},
 		"once recorded, sidecars end":      {observed(withRule(), oneProxy(), record(v1alpha1.MainsSucceeded)), 0, terminating(crrOfProxy)},
 		"not while a main runs":            {observed(newPod(never, running("main").restarting(ownNever, restartOn42), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
@@ -201,7 +201,7 @@ func TestRecordByOperator(t *testing.T) {
 		},
 		"an ended sidecar does not restart all": {
 			observed(finishedMain(never, exited("logs", 0).restarting(ownNever, restartAll), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
-			0, marking("[logs proxy] Restarted recorded"),
+			0, marking("[logs proxy] Waiting recorded"),
 		},
 		"a respected sidecar with Always restarts": {
 			observed(newPod(never, exited("main", 0), exited("logs", 0).restarting(ownAlways), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
@@ -336,13 +336,14 @@ func TestMarksAreCorrectedForever(t *testing.T) {
 }
 
 // TestMarkPermitsEnd covers writes of a kubelet after the main container has exited 0: the admission policy ends a pod whose sidecar may run
-// again only where mode PodPhase could end it, and not while it drains.
+// again only where mode PodPhase could end it, and in a drain only if it has ended since.
 func TestMarkPermitsEnd(t *testing.T) {
-	restarted := func(name string) container {
-		c := running(name).restarted(1)
-		c.status.State.Running.StartedAt = metav1.NewTime(done.Add(5 * time.Second))
+	before := func(c container, seconds time.Duration) container {
+		last := &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(done.Add(seconds * time.Second))}
+		c.status.RestartCount, c.status.LastTerminationState.Terminated = 1, last
 		return c
 	}
+	restarted := before(running("proxy"), 3)
 	longDrain := drain(300 * time.Second)
 	for name, tc := range map[string]struct {
 		sidecar resolve.Sidecar
@@ -352,17 +353,22 @@ func TestMarkPermitsEnd(t *testing.T) {
 	}{
 		"exits for good":                     {sidecar("proxy", longDrain), nil, exited("proxy", 0), true},
 		"fails":                              {sidecar("proxy"), nil, exited("proxy", 143), true},
-		"fails, drains":                      {sidecar("proxy", longDrain), nil, exited("proxy", 1), false},
+		"fails, drains":                      {sidecar("proxy", longDrain), nil, exited("proxy", 1), true},
+		"failed before main, drains":         {sidecar("proxy", longDrain), nil, exited("proxy", 1).endedAt(done.Add(-time.Second)), false},
+		"fails, drains, virtual node":        {sidecar("proxy", longDrain), []func(*plan.Snapshot){onVirtualNode}, exited("proxy", 1), true},
 		"fails, virtual node":                {sidecar("proxy"), []func(*plan.Snapshot){onVirtualNode}, exited("proxy", 143), true},
-		"is restarted":                       {sidecar("proxy", byPolicy), nil, restarted("proxy"), true},
-		"is restarted, drains":               {sidecar("proxy", longDrain), nil, restarted("proxy"), false},
-		"is restarted, virtual node":         {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, restarted("proxy"), false},
-		"is restarted, PodPhase is disabled": {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withoutPodPhase}, restarted("proxy"), false},
-		"is restarted, 600 s of grace":       {sidecar("proxy", byPolicy), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted("proxy"), true},
-		"is restarted, 600 s by variable":    {sidecar("proxy"), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted("proxy"), false},
-		"is restarted, resource claims":      {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withClaim}, restarted("proxy"), false},
+		"is restarted":                       {sidecar("proxy", byPolicy), nil, restarted, true},
+		"is restarted, drains":               {sidecar("proxy", longDrain, byPolicy), nil, restarted, true},
+		"was restarted before main, drains":  {sidecar("proxy", longDrain, byPolicy), nil, before(running("proxy"), -1), false},
+		"was restarted before main":          {sidecar("proxy", byPolicy), nil, before(running("proxy"), -1), false},
+		"is restarted, virtual node":         {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, restarted, false},
+		"is restarted, PodPhase is disabled": {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withoutPodPhase}, restarted, false},
+		"is restarted, 600 s of grace":       {sidecar("proxy", byPolicy), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted, true},
+		"is restarted, 600 s by variable":    {sidecar("proxy"), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted, false},
+		"is restarted, resource claims":      {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withClaim}, restarted, false},
 		"waits to be restarted":              {sidecar("proxy", byPolicy), nil, crashLooping("proxy"), true},
-		"waits to be restarted, drains":      {sidecar("proxy", longDrain), nil, crashLooping("proxy"), false},
+		"waits since main's end, drains":     {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), 3), true},
+		"waits to be restarted, drains":      {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), -1), false},
 		"is being created, drains":           {sidecar("proxy", longDrain), nil, creating("proxy"), false},
 		"is being created, virtual node":     {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, creating("proxy"), false},
 	} {

@@ -67,17 +67,6 @@ func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
 		p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))}
 }
 
-// permitExits marks a recorded pod whose sidecars have drained, before a CRR stops them: the kubelet would restart them otherwise.
-func (p podPlan) permitExits(decision *Decision) {
-	stops := slices.ContainsFunc(decision.Writes, func(w Write) bool { return w.Mode == v1alpha1.ModeCRR })
-	end := p.permittedExits()
-	if !stops || end == "" || p.AssumeMarked || !IsMarked(p.Pod) || !MainsRecorded(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) != "" || !p.canMark() {
-		return
-	}
-	mark := marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: end})
-	decision.Writes = append([]Write{mark}, decision.Writes...)
-}
-
 // crrFailed returns why the CRR has failed to end the sidecar before its deadline, or "".
 func (s *situation) crrFailed(attempt Attempt, container string) string {
 	if s.cameBack(attempt, container) {

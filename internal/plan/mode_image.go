@@ -229,7 +229,7 @@ func (s *situation) swappedRunEnded(status *corev1.ContainerStatus, end *corev1.
 // nothing is lost if the pod ends.
 func (p podPlan) markSwapped(decision *Decision) {
 	switch markedInAdvance(p.Pod) {
-	case v1alpha1.EndPodPhase, v1alpha1.EndRestarted:
+	case v1alpha1.EndPodPhase, v1alpha1.EndWaiting:
 		return
 	}
 	waits := func(sidecar resolve.Sidecar) bool {
@@ -242,5 +242,5 @@ func (p podPlan) markSwapped(decision *Decision) {
 		slices.ContainsFunc(p.open, func(sidecar resolve.Sidecar) bool { return !waits(sidecar) }) || !p.canMark() {
 		return
 	}
-	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndRestarted})}
+	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndWaiting})}
 }

@@ -63,8 +63,9 @@ func (s *situation) endInAdvance() string {
 	return s.permittedExits()
 }
 
-// permittedExits is what counts as the end of a sidecar beside an exit for good, where the kubelet restarts containers. Nothing does while one
-// drains: it may be restarted to go on with that. A sidecar that was restarted, or waits, may run on unless the phase tears the pod down.
+// permittedExits is what counts as the end of a sidecar beside an exit for good, where the kubelet restarts containers: a restart would count
+// towards the Job's backoffLimit. A sidecar that was restarted, or waits, may run on unless the phase tears the pod down. One that waits when
+// the main containers end has its drain before it.
 func (s *situation) permittedExits() string {
 	if !s.restarts() {
 		return ""
@@ -72,15 +73,13 @@ func (s *situation) permittedExits() string {
 	if current := markedInAdvance(s.Pod); OutcomeUndecided(s.Pod) && current != v1alpha1.EndPodPhase {
 		return current // nobody reads it
 	}
-	for _, sidecar := range s.View.Sidecars {
-		if sidecar.Drain > 0 && (s.mainsDone.IsZero() || s.untilDue(sidecar) > 0) {
-			return ""
-		}
-	}
-	if s.Node == NodeUnknown || len(s.Pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(s.View.Sidecars, s.phaseCannotEnd) {
+	switch {
+	case s.Node == NodeUnknown, len(s.Pod.Spec.ResourceClaims) > 0, slices.ContainsFunc(s.View.Sidecars, s.phaseCannotEnd):
 		return v1alpha1.EndExited
+	case slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool { return sidecar.Drain > 0 }):
+		return v1alpha1.EndRestarted
 	}
-	return v1alpha1.EndRestarted
+	return v1alpha1.EndWaiting
 }
 
 // restarts reports whether the kubelet may restart a container that fails.

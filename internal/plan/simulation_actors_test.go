@@ -254,7 +254,7 @@ func (k *kubelet) stop(p *process, then func()) {
 	case k.killed != "":
 	case declared == nil:
 		k.m.fail("the main container is stopped")
-	case main.isAlive(), p.runs == 1 && k.m.now.Before(main.ended.Add(declared.Drain)):
+	case main.isAlive(), (p.runs == 1 || p.ended.Before(main.ended)) && k.m.now.Before(main.ended.Add(declared.Drain)):
 		k.m.fail("%s is stopped while the main container runs, or while it drains", p.name)
 	}
 	if p.stops++; p.stops > 1 && k.m.scenario.virtual {

@@ -144,7 +144,6 @@ func (p podPlan) decide() *Decision {
 		}
 	}
 	p.explainWrites(decision)
-	p.permitExits(decision)
 	p.markStopped(decision)
 	p.markSwapped(decision)
 	return decision
