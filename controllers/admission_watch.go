@@ -158,6 +158,7 @@ func (w *admissionWatch) report(in shipped.Installation, policy shipped.Admissio
 		const few = 5
 		log.Info("Admission policy is not as this version ships it", "differences", safetext.List(status.Differences, few, ", "),
 			"appliesToOperator", !status.OtherAccount)
+	case shipped.Unknown:
 	case shipped.Present:
 		if before != "" {
 			log.Info("Admission policy is as shipped again")

@@ -87,6 +87,7 @@ func (r *PodReconciler) execute(ctx context.Context, snapshot plan.Snapshot, dec
 			return e
 		}
 		switch applied.Result {
+		case terminator.Changed, terminator.Unchanged:
 		case terminator.Denied:
 			ctrl.LoggerFrom(ctx).V(1).Info("The API server denied a write", "mode", write.Mode, "answer", applied.Answer.Error())
 			e.denied = map[v1alpha1.Mode]string{write.Mode: safetext.Truncate(applied.Answer.Error(), maxAnswer)}

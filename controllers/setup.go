@@ -192,13 +192,18 @@ type readers struct {
 	pods     podStore
 }
 
-// newReconcilers wires the reconcilers up. The client reads the manager's cache.
-func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
-	terminators := []terminator.Terminator{
-		&crr.Terminator{Client: c, Server: from.live, Clock: options.Clock, Availability: kruise.crrs},
+// newTerminators returns one terminator for each mode.
+func newTerminators(c client.Client, live client.Reader, kruise kruiseKinds, options Options) []terminator.Terminator {
+	return []terminator.Terminator{
+		&crr.Terminator{Client: c, Server: live, Clock: options.Clock, Availability: kruise.crrs},
 		&podphase.Terminator{Client: c},
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}
+}
+
+// newReconcilers wires the reconcilers up. The client reads the manager's cache.
+func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
+	terminators := newTerminators(c, from.live, kruise, options)
 	byMode := map[v1alpha1.Mode]terminator.Terminator{}
 	for _, t := range terminators {
 		byMode[t.Mode()] = t

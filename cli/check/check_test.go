@@ -85,10 +85,10 @@ func TestPermissionsFollowFlags(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"defaults": {nil, "/ /mode CRR /mode Image /outcome of pods /pre-pull operators/leader election"},
+		"defaults": {nil, "/ /mode CRR /mode Image /outcome of pods /prePull of policies operators/leader election"},
 		"disabled": {[]string{"--crr=Disabled", "--image-swap=Disabled", "--pod-phase=Disabled", "--pre-pull=Disabled", "--leader-elect=false"}, "/ /outcome of pods"},
 		"last resort": {[]string{"--crr=Disabled", "--pod-phase=LastResort", "--leader-election-namespace=leases"},
-			"/ /mode Image /outcome of pods /pre-pull leases/leader election"},
+			"/ /mode Image /outcome of pods /prePull of policies leases/leader election"},
 		"namespaces": {[]string{"--watch-namespaces=batch,etl", "--metrics-authentication=Disabled"},
 			"batch/ batch/mode Image batch/outcome of pods etl/ etl/mode Image etl/outcome of pods operators/leader election"},
 		"namespaces with nodes and metrics": {[]string{"--watch-namespaces=batch", "--node-kind=Read", "--image-swap=Disabled"},

@@ -24,6 +24,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/safetext"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func (c *checker) checkDeployment(context.Context) error {
@@ -110,18 +111,9 @@ func (c *checker) checkFlags(context.Context) error {
 	if len(allowed) > 0 {
 		c.ok("policies and variables may use the quick-exit images %s", strings.Join(allowed, ", "))
 	}
-	enabled := c.settings.Capabilities.EnabledModes
-	for _, feature := range []struct {
-		name, flag, value  string
-		enabled, ofCluster bool
-	}{
-		{"mode CRR", "--crr", "modes.crr", enabled.CRR, true},
-		{"mode Image", "--image-swap", "modes.image", enabled.Image, false},
-		{"mode PodPhase", "--pod-phase", "modes.podPhase", enabled.Enabled(v1alpha1.ModePodPhase), false},
-		{"prePull of policies", "--pre-pull", "prePull", enabled.PrePull, true},
-	} {
-		if !feature.enabled && (c.readsCluster() || !feature.ofCluster) {
-			c.warn("if this is not intended: "+c.set(feature.flag+"=Enabled", feature.value+"=Enabled"), "%s is disabled", feature.name)
+	for _, feature := range settings.Features() {
+		if !feature.Enabled(c.settings.Capabilities.EnabledModes) && (c.readsCluster() || !feature.OfCluster) {
+			c.warn("if this is not intended: "+c.set("--"+feature.Flag+"=Enabled", feature.ChartValue+"=Enabled"), "%s is disabled", feature.Name)
 		}
 	}
 	return nil

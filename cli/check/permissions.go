@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // permission is what the operator does with a resource, or with one object.
@@ -28,20 +28,19 @@ type permission struct {
 // feature returns the name of the part of the operator that needs a role of the installation. It returns false if the operator's
 // flags disable that part.
 func (c *checker) feature(role string) (name string, enabled bool) {
-	modes := c.settings.Capabilities.EnabledModes
-	switch strings.TrimPrefix(role, "sidecar-termination-") {
+	short := strings.TrimPrefix(role, "sidecar-termination-")
+	for _, feature := range settings.Features() {
+		if feature.Role == short {
+			return feature.Name, feature.Enabled(c.settings.Capabilities.EnabledModes)
+		}
+	}
+	switch short {
 	case "manager-role":
 		return "", true
 	case "leader-election-role":
 		return "leader election", c.settings.Lease.Name != ""
-	case "manager-crr-role":
-		return "mode " + string(v1alpha1.ModeCRR), modes.CRR
-	case "manager-image-role":
-		return "mode " + string(v1alpha1.ModeImage), modes.Image
 	case "manager-outcome-role":
 		return "outcome of pods", true
-	case "manager-pre-pull-role":
-		return "pre-pull", modes.PrePull
 	}
 	return role, true
 }

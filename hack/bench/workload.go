@@ -144,6 +144,7 @@ func createPolicy(ctx context.Context, c client.Client, namespace, name string, 
 		policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
 	case v1alpha1.ModeImage:
 		policy.Spec.Image = quickExitImage
+	case v1alpha1.ModeCRR, v1alpha1.ModeAuto:
 	}
 	return c.Create(ctx, policy)
 }

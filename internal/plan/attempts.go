@@ -110,6 +110,7 @@ func (s *situation) verdict(attempt Attempt, sidecar resolve.Sidecar, deadline t
 		failed = s.crrFailed(attempt, sidecar.Container)
 	case v1alpha1.ModePodPhase:
 		failed = s.phaseFailed()
+	case v1alpha1.ModeImage, v1alpha1.ModeAuto:
 	}
 	switch {
 	case !s.now.Before(deadline):

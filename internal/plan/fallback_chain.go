@@ -77,9 +77,9 @@ func (s *situation) whyNot(mode v1alpha1.Mode, sidecar resolve.Sidecar) unusable
 		return s.whyNotPodPhase(sidecar)
 	case v1alpha1.ModeImage:
 		return s.whyNotImage(sidecar)
-	default:
-		return unknownSetting("mode", string(mode))
+	case v1alpha1.ModeAuto:
 	}
+	return unknownSetting("mode", string(mode))
 }
 
 func unknownSetting(field, value string) unusable {

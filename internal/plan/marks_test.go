@@ -338,12 +338,12 @@ func TestMarksAreCorrectedForever(t *testing.T) {
 // TestMarkPermitsEnd covers writes of a kubelet after the main container has exited 0: the admission policy ends a pod whose sidecar may run
 // again only where mode PodPhase could end it, and in a drain only if it has ended since.
 func TestMarkPermitsEnd(t *testing.T) {
-	before := func(c container, seconds time.Duration) container {
-		last := &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(done.Add(seconds * time.Second))}
+	before := func(c container, after time.Duration) container {
+		last := &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: metav1.NewTime(done.Add(after))}
 		c.status.RestartCount, c.status.LastTerminationState.Terminated = 1, last
 		return c
 	}
-	restarted := before(running("proxy"), 3)
+	restarted := before(running("proxy"), 3*time.Second)
 	longDrain := drain(300 * time.Second)
 	for name, tc := range map[string]struct {
 		sidecar resolve.Sidecar
@@ -359,16 +359,16 @@ func TestMarkPermitsEnd(t *testing.T) {
 		"fails, virtual node":                {sidecar("proxy"), []func(*plan.Snapshot){onVirtualNode}, exited("proxy", 143), true},
 		"is restarted":                       {sidecar("proxy", byPolicy), nil, restarted, true},
 		"is restarted, drains":               {sidecar("proxy", longDrain, byPolicy), nil, restarted, true},
-		"was restarted before main, drains":  {sidecar("proxy", longDrain, byPolicy), nil, before(running("proxy"), -1), false},
-		"was restarted before main":          {sidecar("proxy", byPolicy), nil, before(running("proxy"), -1), false},
+		"was restarted before main, drains":  {sidecar("proxy", longDrain, byPolicy), nil, before(running("proxy"), -time.Second), false},
+		"was restarted before main":          {sidecar("proxy", byPolicy), nil, before(running("proxy"), -time.Second), false},
 		"is restarted, virtual node":         {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, restarted, false},
 		"is restarted, PodPhase is disabled": {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withoutPodPhase}, restarted, false},
 		"is restarted, 600 s of grace":       {sidecar("proxy", byPolicy), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted, true},
 		"is restarted, 600 s by variable":    {sidecar("proxy"), []func(*plan.Snapshot){grace(600 * time.Second)}, restarted, false},
 		"is restarted, resource claims":      {sidecar("proxy", byPolicy), []func(*plan.Snapshot){withClaim}, restarted, false},
 		"waits to be restarted":              {sidecar("proxy", byPolicy), nil, crashLooping("proxy"), true},
-		"waits since main's end, drains":     {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), 3), true},
-		"waits to be restarted, drains":      {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), -1), false},
+		"waits since main's end, drains":     {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), 3*time.Second), true},
+		"waits to be restarted, drains":      {sidecar("proxy", longDrain, byPolicy), nil, before(crashLooping("proxy"), -time.Second), false},
 		"is being created, drains":           {sidecar("proxy", longDrain), nil, creating("proxy"), false},
 		"is being created, virtual node":     {sidecar("proxy", byPolicy), []func(*plan.Snapshot){onVirtualNode}, creating("proxy"), false},
 	} {

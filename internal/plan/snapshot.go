@@ -48,6 +48,7 @@ func (e EnabledModes) Enabled(mode v1alpha1.Mode) bool {
 		return e.Image
 	case v1alpha1.ModePodPhase:
 		return e.PodPhase == PodPhaseEnabled || e.PodPhase == PodPhaseLastResort
+	case v1alpha1.ModeAuto:
 	}
 	return false
 }

@@ -164,7 +164,7 @@ func (p podPlan) split() (direct, byPhase []sidecarPlan) {
 		case "":
 		case v1alpha1.ModePodPhase:
 			byPhase = append(byPhase, sp)
-		default:
+		case v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModeAuto:
 			direct = append(direct, sp)
 		}
 	}

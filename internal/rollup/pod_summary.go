@@ -48,6 +48,7 @@ func (s *PodSummary) Add(o PodObservation) {
 			s.terminating++
 		case plan.StageStuck:
 			s.stuck.add(o)
+		case plan.StageIgnored, plan.StageTerminated:
 		}
 	}
 	if o.Applies && o.Undecided {

@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // namesPrefix is what the names of config/default begin with.
@@ -44,25 +44,19 @@ func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error
 	if err != nil {
 		return nil, err
 	}
-	enabled := capabilities.EnabledModes
-	var needed []AdmissionPolicy
-	for _, policy := range []struct {
-		name, effect string
-		needed       bool
-	}{
-		{OutcomePolicy, "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36", true},
-		{namesPrefix + "marks", "anyone who may patch pods can change the marks that decide how a pod ends", true},
-		{namesPrefix + "operator-limits", "only RBAC limits what the operator's ServiceAccount can do to pods", true},
-		{namesPrefix + "operator-requests", "only RBAC limits which CRRs, ImagePullJobs and events the operator's ServiceAccount can write", true},
-		{AuthorsPrefix + "crr", "anyone who may write policies can stop containers", enabled.CRR},
-		{AuthorsPrefix + "image", "anyone who may write policies can change images of pods", enabled.Image},
-		{AuthorsPrefix + "pod-phase", "anyone who may write policies can end pods", enabled.Enabled(v1alpha1.ModePodPhase)},
-		{AuthorsOfPrePull, "anyone who may write policies can pull images to nodes", enabled.PrePull},
-	} {
-		if policy.needed {
-			ofPolicy := slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return o.GetName() != policy.name })
-			needed = append(needed, AdmissionPolicy{policy.name, policy.effect, ofPolicy})
+	needed := []AdmissionPolicy{
+		{Name: OutcomePolicy, Effect: "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36"},
+		{Name: namesPrefix + "marks", Effect: "anyone who may patch pods can change the marks that decide how a pod ends"},
+		{Name: namesPrefix + "operator-limits", Effect: "only RBAC limits what the operator's ServiceAccount can do to pods"},
+		{Name: namesPrefix + "operator-requests", Effect: "only RBAC limits which CRRs, ImagePullJobs and events the operator's ServiceAccount can write"},
+	}
+	for _, feature := range settings.Features() {
+		if feature.Enabled(capabilities.EnabledModes) {
+			needed = append(needed, AdmissionPolicy{Name: namesPrefix + feature.AdmissionPolicy, Effect: "anyone who may write policies can " + feature.Unchecked})
 		}
+	}
+	for i := range needed {
+		needed[i].objects = slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool { return o.GetName() != needed[i].Name })
 	}
 	return needed, nil
 }
