@@ -113,7 +113,7 @@ func terminated(mode v1alpha1.Mode) plan.Decision {
 }
 
 func failureOf(container, message string) plan.Failure {
-	return plan.Failure{Container: container, Mode: v1alpha1.ModeCRR, Attempt: 0, Message: message}
+	return plan.Failure{Container: container, Mode: v1alpha1.ModeCRR, Attempt: 1, Message: message}
 }
 
 // counters returns the metrics that are not zero, by name and mode.
@@ -355,7 +355,7 @@ func TestDecisionEvents(t *testing.T) {
 	fallback := terminating(v1alpha1.ModeImage)
 	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
 	retry := stuck(failure)
-	retry.Writes = []plan.Write{{Mode: v1alpha1.ModeCRR, Containers: []string{"proxy"}, Attempt: 1}}
+	retry.Writes = []plan.Write{{Mode: v1alpha1.ModeCRR, Containers: []string{"proxy"}, Attempt: 2}}
 	for name, tc := range map[string]struct {
 		decisions []plan.Decision
 		want      []string

@@ -203,7 +203,7 @@ var steps = map[string]func(*scripted){
 	},
 	"takeName": func(s *scripted) {
 		s.create(&kruise.ContainerRecreateRequest{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sidecar-termination-" + string(s.pod.UID) + "-0", Labels: map[string]string{"app.kubernetes.io/managed-by": settings.Name}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sidecar-termination-" + string(s.pod.UID) + "-1", Labels: map[string]string{"app.kubernetes.io/managed-by": settings.Name}},
 			Spec:       kruise.ContainerRecreateRequestSpec{PodName: s.pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}}},
 		})
 	},
@@ -374,9 +374,9 @@ func TestOutcomeOfEachMode(t *testing.T) {
 			"CRR, late":          {"CRR", "", "main now now now proxy", "mark (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
 			"CRR, pod replaced":  {"CRR Respect", "", "now main stale delete again now", "create withdraw +1m0s"},
 			"CRR, name taken":    {"CRR", "", "now takeName main now events", "mark (Running proxy Running) (Running proxy Succeeded) create mark +15s " + decided + " Fallback"},
-			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Restarted Running) mark (Running proxy Restarted Succeeded) create +1m0s (Succeeded proxy Restarted Decided)"},
+			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Waiting Running) mark (Running proxy Waiting Succeeded) create +1m0s (Succeeded proxy Waiting Decided)"},
 			"CRR, Respect":       {"CRR Respect", "", "now main now now proxy", "create +1m0s +1m0s (Failed unmarked)"},
-			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Restarted Running) (Running proxy Restarted Succeeded) create +1m0s +1m0s (Succeeded proxy Restarted Decided)"},
+			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Waiting Running) (Running proxy Waiting Succeeded) create +1m0s +1m0s (Succeeded proxy Waiting Decided)"},
 		},
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {

@@ -418,7 +418,7 @@ func TestReportHasTheDecision(t *testing.T) {
 
 // The attempt of mode PodPhase is the pod's mark, once its main containers are done.
 func TestAttempts(t *testing.T) {
-	swap := plan.Attempt{Mode: v1alpha1.ModeImage, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-2 * time.Minute)}
+	swap := plan.Attempt{Mode: v1alpha1.ModeImage, Number: 1, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-2 * time.Minute)}
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
 		want   []explain.Attempt

@@ -188,7 +188,7 @@ func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
 func (x *explainer) attempts() []Attempt {
 	var all []Attempt
 	for _, past := range plan.AllAttempts(x.snapshot()) {
-		attempt := Attempt{Mode: past.Mode, Number: past.Number + 1, StartTime: metav1.NewTime(past.Started), Sidecars: x.attempted(past)}
+		attempt := Attempt{Mode: past.Mode, Number: past.Number, StartTime: metav1.NewTime(past.Started), Sidecars: x.attempted(past)}
 		if !past.Finished.IsZero() {
 			attempt.CompletionTime = &metav1.Time{Time: past.Finished}
 		}

@@ -147,7 +147,6 @@ type NodeModes struct {
 // Attempt is one try of the operator to end sidecars.
 type Attempt struct {
 	Mode v1alpha1.Mode `json:"mode"`
-	// Number counts from 1.
 	Number         int          `json:"number"`
 	Sidecars       []string     `json:"sidecars"`
 	StartTime      metav1.Time  `json:"startTime"`

@@ -139,7 +139,7 @@ func (h history) hasLive(mode v1alpha1.Mode) bool {
 // nextNumber returns the number of the mode's next attempt. Obsolete CRRs do not count: the next CRR supersedes them and
 // reuses their number, and with it their name. So a stale cache cannot lead to a second CRR. After MaxNumber follows the lowest free number.
 func (s *situation) nextNumber(mode v1alpha1.Mode) int {
-	next, taken := 0, map[int]bool{}
+	next, taken := 1, map[int]bool{}
 	for _, attempt := range s.Attempts {
 		if attempt.Mode == mode && !s.obsolete(attempt) {
 			next, taken[attempt.Number] = max(next, attempt.Number+1), true
@@ -148,7 +148,7 @@ func (s *situation) nextNumber(mode v1alpha1.Mode) int {
 	if next <= MaxNumber {
 		return next
 	}
-	for next = 0; taken[next]; next++ {
+	for next = 1; taken[next]; next++ {
 	}
 	return next
 }

@@ -30,19 +30,19 @@ func TestAttempts(t *testing.T) {
 	stuckAfterFailure := stuck(v1alpha1.ReasonStuck)
 
 	runScenarios(t, map[string]scenario{
-		"a CRR in progress is given until its deadline":      {of(attempted(crrAttempt(0, "proxy"))), 59 * time.Second, inProgress(time.Second)},
-		"a CRR fails at its deadline":                        {of(attempted(crrAttempt(0, "proxy"))), minute, fallingBack(phaseOfProxy)},
-		"a CRR of three containers has three grace periods":  {of(attempted(crrAttempt(0, "proxy", "a", "b"))), minute, inProgress(minute)},
+		"a CRR in progress is given until its deadline":      {of(attempted(crrAttempt(1, "proxy"))), 59 * time.Second, inProgress(time.Second)},
+		"a CRR fails at its deadline":                        {of(attempted(crrAttempt(1, "proxy"))), minute, fallingBack(phaseOfProxy)},
+		"a CRR of three containers has three grace periods":  {of(attempted(crrAttempt(1, "proxy", "a", "b"))), minute, inProgress(minute)},
 		"a swap of three containers has three grace periods": {of(attempted(swap("proxy", "a", "b"))), minute, inProgress(minute)},
-		"a CRR fails as soon as the sidecar restarts":        {observed(cameBack(), oneProxy(), attempted(crrAttempt(0, "proxy"))), 2 * time.Second, fallingBack(phaseOfProxy)},
-		"a finished CRR waits for the pod's status":          {of(attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))), 12 * time.Second, inProgress(3 * time.Second)},
-		"a finished CRR without effect has failed":           {of(attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))), 15 * time.Second, fallingBack(phaseOfProxy)},
+		"a CRR fails as soon as the sidecar restarts":        {observed(cameBack(), oneProxy(), attempted(crrAttempt(1, "proxy"))), 2 * time.Second, fallingBack(phaseOfProxy)},
+		"a finished CRR waits for the pod's status":          {of(attempted(finished(crrAttempt(1, "proxy"), 10*time.Second, ""))), 12 * time.Second, inProgress(3 * time.Second)},
+		"a finished CRR without effect has failed":           {of(attempted(finished(crrAttempt(1, "proxy"), 10*time.Second, ""))), 15 * time.Second, fallingBack(phaseOfProxy)},
 		"a CRR that Kruise gave up on fails before a long deadline": {
-			of(grace(time.Hour), attempted(finished(crrAttempt(0, "proxy"), minute, "daemon has not responded"))),
+			of(grace(time.Hour), attempted(finished(crrAttempt(1, "proxy"), minute, "daemon has not responded"))),
 			minute, inProgress(5 * time.Second),
 		},
 		"a swap waits for the new container":                  {proxy(exited("proxy", 143), attempted(swap("proxy"))), time.Second, inProgress(59 * time.Second)},
-		"a swap after a CRR waits for the new container":      {proxy(exited("proxy", 143), attempted(crrAttempt(0, "proxy"), swap("proxy"))), time.Second, inProgress(59 * time.Second)},
+		"a swap after a CRR waits for the new container":      {proxy(exited("proxy", 143), attempted(crrAttempt(1, "proxy"), swap("proxy"))), time.Second, inProgress(59 * time.Second)},
 		"a swap is complete when the new container has ended": {proxy(exited("proxy", 0).restarted(1), attempted(swap("proxy"))), time.Second, terminated()},
 		"a sidecar that exited before its swap has ended":     {proxy(exited("proxy", 0), attempted(at(swap("proxy"), time.Second))), 2 * time.Second, terminated()},
 		"a swap waits for the new container although the node's clock is behind": {
@@ -56,40 +56,40 @@ func TestAttempts(t *testing.T) {
 			minute, fallingBack(phaseOfProxy),
 		},
 		"no fallback: a failed attempt leaves the pod stuck": {observed(finishedMain(never), oneProxy(mode(image), noFallback), attempted(swap("proxy"))), minute, stuckAfterFailure},
-		"every mode failed: stuck, and a CRR retry is due":   {ofCRR(attempted(crrAttempt(0, "proxy"))), minute, requeued(stuckAfterFailure, 30*time.Second)},
+		"every mode failed: stuck, and a CRR retry is due":   {ofCRR(attempted(crrAttempt(1, "proxy"))), minute, requeued(stuckAfterFailure, 30*time.Second)},
 		"a failed CRR is retried after 30 s": {
-			ofCRR(attempted(crrAttempt(0, "proxy"))),
-			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Writes: []string{"CRR#1 [proxy] within 1m0s"}},
+			ofCRR(attempted(crrAttempt(1, "proxy"))),
+			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Writes: []string{"CRR#2 [proxy] within 1m0s"}},
 		},
-		"the retry interval doubles":   {ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))), 150 * time.Second, requeued(stuckAfterFailure, minute)},
-		"the retry interval is capped": {ofCRR(attempted(slices.Repeat([]plan.Attempt{crrAttempt(0, "proxy")}, 8)...)), minute, requeued(stuckAfterFailure, 10*minute)},
+		"the retry interval doubles":   {ofCRR(attempted(crrAttempt(1, "proxy"), at(crrAttempt(2, "proxy"), 90*time.Second))), 150 * time.Second, requeued(stuckAfterFailure, minute)},
+		"the retry interval is capped": {ofCRR(attempted(slices.Repeat([]plan.Attempt{crrAttempt(1, "proxy")}, 8)...)), minute, requeued(stuckAfterFailure, 10*minute)},
 		"a stuck pod waits for its CRR retry": {
-			ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
+			ofCRR(attempted(crrAttempt(1, "proxy"), at(crrAttempt(2, "proxy"), 90*time.Second))),
 			100 * time.Second, requeued(stuckAfterFailure, 50*time.Second),
 		},
 		"a CRR before a restart of all containers does not count": {
-			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(1)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 0))),
-			time.Hour, terminating("CRR#1 [proxy] within 1m0s"),
+			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(1)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(1, "proxy"), 0))),
+			time.Hour, terminating("CRR#2 [proxy] within 1m0s"),
 		},
 		"a CRR before a container became a main container counts": {
 			observed(newPod(onFailure, exited("main", 0), exited("setup", 0).restarted(3), running("proxy")), oneProxy(mode(crr), noFallback),
-				attempted(withMainRestarts(crrAttempt(0, "proxy"), 0))),
+				attempted(withMainRestarts(crrAttempt(1, "proxy"), 0))),
 			time.Second, inProgress(59 * time.Second),
 		},
 		"after the largest number, the lowest follows": {
-			ofCRR(attempted(crrAttempt(plan.MaxNumber, "other"), crrAttempt(0, "other"))), 0, terminating("CRR#1 [proxy] within 1m0s"),
+			ofCRR(attempted(crrAttempt(plan.MaxNumber, "other"), crrAttempt(1, "other"))), 0, terminating("CRR#2 [proxy] within 1m0s"),
 		},
 		"a CRR after a restart of all containers counts": {
-			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(2)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 1))),
+			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(2)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(1, "proxy"), 1))),
 			time.Hour, stuckAfterFailure,
 		},
-		"a CRR that restarted the sidecar is not retried":      {observed(cameBack(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), time.Hour, stuckAfterFailure},
-		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), time.Hour, terminated()},
+		"a CRR that restarted the sidecar is not retried":      {observed(cameBack(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(1, "proxy"))), time.Hour, stuckAfterFailure},
+		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback), attempted(crrAttempt(1, "proxy"))), time.Hour, terminated()},
 		"installing Kruise clears a pod without a usable mode": {observed(finishedMain(never), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},
 		"an attempt on another container does not count": {
 			observed(finishedMain(never, running("proxy"), exited("logs", 0).restarted(1)),
 				sidecarsOf(sidecar("logs", mode(image)), sidecar("proxy", mode(image))), attempted(swap("logs"))),
-			time.Second, terminating("Image#1 [proxy] within 1m0s"),
+			time.Second, terminating("Image#2 [proxy] within 1m0s"),
 		},
 	})
 }
@@ -109,8 +109,8 @@ func TestPhaseAttempt(t *testing.T) {
 		"a CRR follows a declared phase":                 {observed(pod(), oneProxy(mode(podPhase)), endedByPhase), minute, fallingBack(crrOfProxy)},
 		"no CRR without fallback":                        {observed(pod(), onlyPhase, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
 		"no CRR without Kruise, no image":                {observed(pod(), oneProxy(), withoutKruise, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
-		"the CRR is an attempt as well":                  {observed(pod(), oneProxy(), endedByPhase, attempted(at(crrAttempt(0, "proxy"), minute))), 90 * time.Second, inProgress(30 * time.Second)},
-		"a CRR that lasts when the phase is set":         {observed(pod(), oneProxy(), endedByPhase, attempted(crrAttempt(0, "proxy"))), 10 * time.Second, inProgress(50 * time.Second)},
+		"the CRR is an attempt as well":                  {observed(pod(), oneProxy(), endedByPhase, attempted(at(crrAttempt(1, "proxy"), minute))), 90 * time.Second, inProgress(30 * time.Second)},
+		"a CRR that lasts when the phase is set":         {observed(pod(), oneProxy(), endedByPhase, attempted(crrAttempt(1, "proxy"))), 10 * time.Second, inProgress(50 * time.Second)},
 		"a mark without effect fails at once":            {observed(pod(), oneProxy(), inAdvance), 0, fallingBack(crrOfProxy)},
 		"a mark without effect, no fallback":             {observed(pod(), onlyPhase, inAdvance), 0, stuck(v1alpha1.ReasonStuck)},
 		"the mark of another pod is no attempt":          {observed(pod(), onlyPhase, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, terminating(phaseOfProxy)},
@@ -130,16 +130,16 @@ func TestFailures(t *testing.T) {
 	}{
 		"each failed attempt is named with its container": {
 			observed(finishedMain(never, running("logs"), running("proxy")),
-				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(0, "logs", "proxy"), swap("proxy"))),
-			[]plan.Failure{{Container: "logs", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: image, Attempt: 0}},
+				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(1, "logs", "proxy"), swap("proxy"))),
+			[]plan.Failure{{Container: "logs", Mode: crr, Attempt: 1}, {Container: "proxy", Mode: crr, Attempt: 1}, {Container: "proxy", Mode: image, Attempt: 1}},
 		},
 		"a failure after a live attempt": {
-			observed(finishedMain(never), oneProxy(respect), attempted(at(swap("proxy"), time.Hour), crrAttempt(0, "proxy"))),
-			[]plan.Failure{{Container: "proxy", Mode: crr, Attempt: 0}},
+			observed(finishedMain(never), oneProxy(respect), attempted(at(swap("proxy"), time.Hour), crrAttempt(1, "proxy"))),
+			[]plan.Failure{{Container: "proxy", Mode: crr, Attempt: 1}},
 		},
 		"a container that has ended has no failures": {
 			observed(finishedMain(never, exited("logs", 0), running("proxy")),
-				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(0, "logs"))),
+				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(1, "logs"))),
 			nil,
 		},
 	}
@@ -160,9 +160,9 @@ func TestTried(t *testing.T) {
 		number int
 	}{
 		"no attempt":                     {attempted(), "", 0},
-		"the newest attempt counts":      {attempted(at(swap("proxy"), minute), crrAttempt(0, "proxy")), image, 0},
-		"the newest attempt is the last": {attempted(swap("proxy"), at(crrAttempt(3, "proxy"), minute)), crr, 3},
-		"the phase":                      {endedByPhase, podPhase, 0},
+		"the newest attempt counts":      {attempted(at(swap("proxy"), minute), crrAttempt(1, "proxy")), image, 1},
+		"the newest attempt is the last": {attempted(swap("proxy"), at(crrAttempt(4, "proxy"), minute)), crr, 4},
+		"the phase":                      {endedByPhase, podPhase, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -253,14 +253,14 @@ func pasts() []past {
 	early, late := 10*time.Second, 10*minute
 	return []past{
 		{nil, early, false},
-		{[]plan.Attempt{crrAttempt(0, "first", "second")}, early, true},
-		{[]plan.Attempt{crrAttempt(0, "first", "second")}, late, false},
-		{[]plan.Attempt{finished(crrAttempt(0, "first"), time.Second, "daemon has not responded")}, early, true},
-		{[]plan.Attempt{finished(crrAttempt(0, "first"), early-2*time.Second, "")}, early, true},
+		{[]plan.Attempt{crrAttempt(1, "first", "second")}, early, true},
+		{[]plan.Attempt{crrAttempt(1, "first", "second")}, late, false},
+		{[]plan.Attempt{finished(crrAttempt(1, "first"), time.Second, "daemon has not responded")}, early, true},
+		{[]plan.Attempt{finished(crrAttempt(1, "first"), early-2*time.Second, "")}, early, true},
 		{[]plan.Attempt{swap("first")}, early, true},
 		{[]plan.Attempt{swap("first", "second")}, late, true},
-		{[]plan.Attempt{crrAttempt(0, "first"), crrAttempt(1, "second"), swap("first")}, late, true},
-		{[]plan.Attempt{crrAttempt(0, "first"), at(crrAttempt(1, "first"), late-early), swap("first")}, late, true},
+		{[]plan.Attempt{crrAttempt(1, "first"), crrAttempt(2, "second"), swap("first")}, late, true},
+		{[]plan.Attempt{crrAttempt(1, "first"), at(crrAttempt(2, "first"), late-early), swap("first")}, late, true},
 	}
 }
 

@@ -26,7 +26,7 @@ func TestFailedMain(t *testing.T) {
 		"Auto creates a CRR when there is no image":            {observed(proxy(), oneProxy(noImage)), 0, terminating(crrOfProxy)},
 		"Auto creates a CRR when the image is not allowed":     {observed(proxy(), oneProxy(from(resolve.SourcePolicy)), withoutImages), 0, terminating(crrOfProxy)},
 		"Auto writes phase Failed last":                        {observed(proxy(), oneProxy(noImage), withoutKruise), 0, terminating(failedOfProxy)},
-		"Auto writes phase Failed when the others have failed": {observed(proxy(), oneProxy(), attempted(swap("proxy"), crrAttempt(0, "proxy"))), minute, fallingBack(failedOfProxy)},
+		"Auto writes phase Failed when the others have failed": {observed(proxy(), oneProxy(), attempted(swap("proxy"), crrAttempt(1, "proxy"))), minute, fallingBack(failedOfProxy)},
 		"Auto swaps the image of a sidecar that never started": {observed(pod(unpullable("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
 		"Auto swaps the image on a virtual node":               {observed(proxy(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
 		"Auto swaps the image on a node without the daemon":    {observed(proxy(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
@@ -42,11 +42,11 @@ func TestFailedMain(t *testing.T) {
 		"a declared Image falls back to a CRR":        {observed(proxy(), oneProxy(mode(image), noImage)), 0, fallingBack(crrOfProxy)},
 		"each of two sidecars by its own exit codes": {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
-			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
+			0, terminating(swapOfProxy, "CRR#1 [logs] within 1m0s"),
 		},
 		"each of two sidecars by its own mode": {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy"))),
-			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
+			0, terminating(swapOfProxy, "CRR#1 [logs] within 1m0s"),
 		},
 		"a declared PodPhase waits for the swap of the other": {observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))), 0, terminating(swapOfProxy)},
 		"a main that never restarts under OnFailure": {

@@ -119,12 +119,12 @@ func TestFallbackChain(t *testing.T) {
 		"an unknown fallback leaves Auto":                     {observed(pod(), oneProxy(unknownFallback)), 0, terminating(crrOfProxy)},
 		"an unknown fallback does not mean Enabled":           {observed(pod(), oneProxy(mode(image), noImage, unknownFallback)), 0, stuck(v1alpha1.ReasonNoUsableMode)},
 		"unknown exit codes of a failed sidecar count":        {observed(finishedMain(never, exited("logs", 3), running("proxy")), sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy"))), 0, terminating(swapOfProxy)},
-		"a CRR's deadline has a grace period for each":        {observed(finishedMain(never, running("a"), running("b"), running("c")), sidecarsOf(sidecar("a"), sidecar("b"), sidecar("c"))), 0, terminating("CRR#0 [a b c] within 2m0s")},
-		"a swap's deadline has a grace period for each":       {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), onVirtualNode), 0, terminating("Image#0 [a b] within 1m30s")},
-		"a phase's deadline has one grace period":             {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), withoutKruise), 0, terminating("PodPhase#0=Succeeded [a b] within 1m0s")},
+		"a CRR's deadline has a grace period for each":        {observed(finishedMain(never, running("a"), running("b"), running("c")), sidecarsOf(sidecar("a"), sidecar("b"), sidecar("c"))), 0, terminating("CRR#1 [a b c] within 2m0s")},
+		"a swap's deadline has a grace period for each":       {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), onVirtualNode), 0, terminating("Image#1 [a b] within 1m30s")},
+		"a phase's deadline has one grace period":             {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), withoutKruise), 0, terminating("PodPhase#1=Succeeded [a b] within 1m0s")},
 		"no grace period: Kubernetes' default":                {observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Pod.Spec.TerminationGracePeriodSeconds = nil }), 0, terminating(crrOfProxy)},
-		"a grace period of zero is one second":                {observed(pod(), oneProxy(), grace(0)), 0, terminating("CRR#0 [proxy] within 31s")},
-		"the largest grace period does not overflow":          {observed(pod(), oneProxy(), largestGrace), 0, terminating("CRR#0 [proxy] within 8760h0m30s")},
+		"a grace period of zero is one second":                {observed(pod(), oneProxy(), grace(0)), 0, terminating("CRR#1 [proxy] within 31s")},
+		"the largest grace period does not overflow":          {observed(pod(), oneProxy(), largestGrace), 0, terminating("CRR#1 [proxy] within 8760h0m30s")},
 	})
 }
 
@@ -258,7 +258,7 @@ func TestSubstitutions(t *testing.T) {
 		},
 		"a swap in progress is not substituted":          {observed(server(), oneProxy(mode(image)), attempted(swap("proxy"))), 0, nil},
 		"a failed swap is not substituted":               {observed(server(), oneProxy(mode(image)), attempted(swap("proxy"))), time.Hour, nil},
-		"a failed mode is a failure, not a substitution": {observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, attempted(crrAttempt(0, "proxy"))), time.Hour, nil},
+		"a failed mode is a failure, not a substitution": {observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, attempted(crrAttempt(1, "proxy"))), time.Hour, nil},
 		"a mark with an end reports substitutions": {
 			observed(newPod(never, running("main"), running("proxy")), oneProxy(mode(crr)), withoutKruise, unmarked),
 			0, []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonCRRUnavailable}},

@@ -351,7 +351,7 @@ func withMainRestarts(a plan.Attempt, restarts int32) plan.Attempt {
 }
 
 func swap(containers ...string) plan.Attempt {
-	a := crrAttempt(0, containers...)
+	a := crrAttempt(1, containers...)
 	a.Mode = v1alpha1.ModeImage
 	return a
 }
@@ -403,10 +403,10 @@ func markOf(d plan.Decision) *plan.Mark {
 
 // The first action of each mode on the sidecar of finishedMain.
 const (
-	phaseOfProxy  = "PodPhase#0=Succeeded [proxy] within 1m0s"
-	failedOfProxy = "PodPhase#0=Failed [proxy] within 1m0s"
-	swapOfProxy   = "Image#0 [proxy] within 1m0s"
-	crrOfProxy    = "CRR#0 [proxy] within 1m0s"
+	phaseOfProxy  = "PodPhase#1=Succeeded [proxy] within 1m0s"
+	failedOfProxy = "PodPhase#1=Failed [proxy] within 1m0s"
+	swapOfProxy   = "Image#1 [proxy] within 1m0s"
+	crrOfProxy    = "CRR#1 [proxy] within 1m0s"
 )
 
 func ignored(reason v1alpha1.Reason) brief { return brief{Stage: plan.StageIgnored, Reason: reason} }

@@ -117,7 +117,7 @@ func TestEndInAdvance(t *testing.T) {
 func TestMarkOfStoppedSidecars(t *testing.T) {
 	two := sidecarsOf(sidecar("logs"), sidecar("proxy"))
 	bothRun := func() *corev1.Pod { return finishedMain(never, running("logs"), running("proxy")) }
-	ofProxy := attempted(stopped(crrAttempt(0, "proxy")))
+	ofProxy := attempted(stopped(crrAttempt(1, "proxy")))
 	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
 		return observed(finishedMain(never), oneProxy(), append(changes, ofProxy)...)
 	}
@@ -130,9 +130,9 @@ func TestMarkOfStoppedSidecars(t *testing.T) {
 	runScenarios(t, map[string]scenario{
 		"stopped":               {of(), 0, marked("[proxy]")},
 		"under OnFailure":       {observed(finishedMain(onFailure), oneProxy(), ofProxy), 0, marked("[proxy]")},
-		"not stopped":           {observed(finishedMain(never), oneProxy(), attempted(crrAttempt(0, "proxy"))), 0, inProgress(minute)},
-		"by one CRR each":       {observed(bothRun(), two, attempted(stopped(crrAttempt(0, "logs")), stopped(crrAttempt(1, "proxy")))), 0, marked("[logs proxy]")},
-		"another has not":       {observed(bothRun(), two, attempted(crrAttempt(0, "logs"), stopped(crrAttempt(1, "proxy")))), 0, inProgress(minute)},
+		"not stopped":           {observed(finishedMain(never), oneProxy(), attempted(crrAttempt(1, "proxy"))), 0, inProgress(minute)},
+		"by one CRR each":       {observed(bothRun(), two, attempted(stopped(crrAttempt(1, "logs")), stopped(crrAttempt(2, "proxy")))), 0, marked("[logs proxy]")},
+		"another has not":       {observed(bothRun(), two, attempted(crrAttempt(1, "logs"), stopped(crrAttempt(2, "proxy")))), 0, inProgress(minute)},
 		"another has ended":     {observed(finishedMain(never, exited("logs", 0), running("proxy")), two, ofProxy), 0, marked("[logs proxy]")},
 		"came back":             {observed(finishedMain(onFailure, running("proxy").restarted(1)), oneProxy(), ofProxy), 0, fallingBack(phaseOfProxy)},
 		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, inProgress(minute)},
@@ -188,16 +188,16 @@ func TestRecordByOperator(t *testing.T) {
 		},
 		"an old kubelet restarts no container Always":      {observed(newPod(never, exited("main", 0).restarting(ownAlways), running("proxy")), oneProxy(), oldKubelet), 0, marking(recorded)},
 		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, requeued(terminating(crrOfProxy), 30*time.Second)},
-		"a respected sidecar runs":                         {observed(pod(0, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating("CRR#0 [logs proxy] within 1m30s")},
+		"a respected sidecar runs":                         {observed(pod(0, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating("CRR#1 [logs proxy] within 1m30s")},
 		"a respected sidecar has succeeded":                {observed(pod(0, exited("logs", 0), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, marking(recorded)},
 		"a respected sidecar has failed":                   {observed(pod(0, exited("logs", 7), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating(swapOfProxy)},
 		"an open sidecar may restart all: recorded with the end": {
 			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy()),
-			0, terminating("PodPhase#0=Succeeded recorded [proxy] within 1m0s"),
+			0, terminating("PodPhase#1=Succeeded recorded [proxy] within 1m0s"),
 		},
 		"an open sidecar may restart all, marked in advance": {
 			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy(), ending(v1alpha1.EndPodPhase)),
-			0, terminating("PodPhase#0=Succeeded recorded [proxy] within 1m0s"),
+			0, terminating("PodPhase#1=Succeeded recorded [proxy] within 1m0s"),
 		},
 		"an ended sidecar does not restart all": {
 			observed(finishedMain(never, exited("logs", 0).restarting(ownNever, restartAll), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
@@ -205,7 +205,7 @@ func TestRecordByOperator(t *testing.T) {
 		},
 		"a respected sidecar with Always restarts": {
 			observed(newPod(never, exited("main", 0), exited("logs", 0).restarting(ownAlways), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
-			0, terminating("CRR#0 [logs proxy] within 1m30s"),
+			0, terminating("CRR#1 [logs proxy] within 1m30s"),
 		},
 	})
 }

@@ -203,7 +203,7 @@ func (s *situation) findLostSwap() *Attempt {
 	if started.After(s.now) {
 		started = s.drainsSince()
 	}
-	return &Attempt{Mode: v1alpha1.ModeImage, RestartCounts: restarts, Started: started}
+	return &Attempt{Mode: v1alpha1.ModeImage, Number: 1, RestartCounts: restarts, Started: started}
 }
 
 // recordsSwap reports whether there is an attempt of mode Image on the container.

@@ -79,7 +79,7 @@ func (p podPlan) phaseAction(plans []sidecarPlan) Write {
 	} else {
 		mark.Succeeded = p.recordsItself()
 	}
-	return Write{Mode: v1alpha1.ModePodPhase, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
+	return Write{Mode: v1alpha1.ModePodPhase, Attempt: 1, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
 }
 
 // waitBeforePhase returns why the pod cannot end by its phase yet, or nil. The phase ends every container of the pod, so each
@@ -119,7 +119,7 @@ func (s *situation) phaseAttempt() *Attempt {
 	if started.IsZero() {
 		started = s.mainsDone
 	}
-	return &Attempt{Mode: v1alpha1.ModePodPhase, Started: started}
+	return &Attempt{Mode: v1alpha1.ModePodPhase, Number: 1, Started: started}
 }
 
 // phaseFailed returns why the phase has failed to end the pod before its deadline, or "". The write that marks a pod also sets its

@@ -16,7 +16,7 @@ import (
 func TestModeOptions(t *testing.T) {
 	for name, s := range map[string]plan.Snapshot{
 		"main runs":       observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked),
-		"failed attempts": observed(finishedMain(never), oneProxy(), attempted(crrAttempt(0, "proxy"), swap("proxy"))),
+		"failed attempts": observed(finishedMain(never), oneProxy(), attempted(crrAttempt(1, "proxy"), swap("proxy"))),
 	} {
 		want := []plan.ModeOption{{Mode: crr}, {Mode: podPhase}, {Mode: image}}
 		if diff := cmp.Diff(want, plan.ModeOptions(s, s.View.Sidecars[0])); diff != "" {
@@ -26,14 +26,14 @@ func TestModeOptions(t *testing.T) {
 }
 
 func TestAllAttempts(t *testing.T) {
-	phase := plan.Attempt{Mode: podPhase, Started: done}
+	phase := plan.Attempt{Mode: podPhase, Number: 1, Started: done}
 	for name, tc := range map[string]struct {
 		snapshot plan.Snapshot
 		want     []plan.Attempt
 	}{
 		"none":                 {observed(finishedMain(never), oneProxy()), nil},
-		"of the snapshot":      {observed(finishedMain(never), oneProxy(), attempted(crrAttempt(0, "proxy"))), []plan.Attempt{crrAttempt(0, "proxy")}},
-		"the phase":            {observed(finishedMain(never), oneProxy(), endedByPhase, attempted(crrAttempt(0, "proxy"))), []plan.Attempt{crrAttempt(0, "proxy"), phase}},
+		"of the snapshot":      {observed(finishedMain(never), oneProxy(), attempted(crrAttempt(1, "proxy"))), []plan.Attempt{crrAttempt(1, "proxy")}},
+		"the phase":            {observed(finishedMain(never), oneProxy(), endedByPhase, attempted(crrAttempt(1, "proxy"))), []plan.Attempt{crrAttempt(1, "proxy"), phase}},
 		"a mark while it runs": {observed(newPod(never, running("main"), running("proxy")), oneProxy(), ending(v1alpha1.EndPodPhase)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

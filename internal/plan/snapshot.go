@@ -85,7 +85,7 @@ const MaxNumber = 9999
 // Attempt is one attempt to end sidecars of the pod, as read from the cluster.
 type Attempt struct {
 	Mode v1alpha1.Mode
-	// Number counts the attempts of one mode from 0 to MaxNumber. The number of a superseded attempt is reused.
+	// Number counts the attempts of one mode from 1 to MaxNumber. The number of a superseded attempt is reused.
 	Number int
 	// UID is the uid of the CRR, or empty where an annotation of the pod records the attempt.
 	UID types.UID

@@ -48,7 +48,7 @@ func TestLostSwap(t *testing.T) {
 		"Image is not the first mode: the first mode is used": {observed(pod(never, running("proxy").swapped()), oneProxy(), onDaemonlessNode), 10 * time.Second, terminating(phaseOfProxy)},
 		"another sidecar is swapped at the same time": {
 			observed(finishedMain(never, running("proxy").swapped(), running("other")), sidecarsOf(sidecar("other"), sidecar("proxy")), onVirtualNode),
-			10 * time.Second, requeued(terminating("Image#1 [other] within 1m0s"), 50*time.Second),
+			10 * time.Second, requeued(terminating("Image#2 [other] within 1m0s"), 50*time.Second),
 		},
 	})
 }

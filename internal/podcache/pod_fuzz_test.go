@@ -106,7 +106,7 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		pod.Spec.InitContainers[1].RestartPolicyRules = nil
 	}
 	pod.Annotations = map[string]string{"example.com/large": "value"}
-	if value := pick("", "", `{"c1":{"podUID":"4a1b","image":"c1:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`, "{", "null", "{}"); value != "" {
+	if value := pick("", "", `{"c1":{"podUID":"4a1b","image":"c1:v1","restartCount":0,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"}}`, "{", "null", "{}"); value != "" {
 		pod.Annotations[v1alpha1.AnnotationImageSwap] = value
 	}
 	if next(2) == 1 {

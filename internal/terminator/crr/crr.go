@@ -301,5 +301,5 @@ func attemptNumber(name string, uid types.UID) (int, bool) {
 		return 0, false
 	}
 	number, err := strconv.ParseUint(suffix, 10, 31)
-	return int(number), err == nil && number <= plan.MaxNumber && strconv.FormatUint(number, 10) == suffix
+	return int(number), err == nil && number >= 1 && number <= plan.MaxNumber && strconv.FormatUint(number, 10) == suffix
 }

@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 
 func TestCreate(t *testing.T) {
 	s := &server{uid: "4a1b"}
-	action := plan.Write{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: map[string]int32{"main": 3}}
+	action := plan.Write{Attempt: 4, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: map[string]int32{"main": 3}}
 	changed, err := (&Terminator{Client: s, Clock: stopped}).create(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
@@ -96,7 +96,7 @@ func TestCreate(t *testing.T) {
 	want := &kruise.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       "batch",
-			Name:            "sidecar-termination-4a1b-3",
+			Name:            "sidecar-termination-4a1b-4",
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": settings.Name},
 			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z", "sidecartermination.dev/main-restarts": `{"main":3}`},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
@@ -148,15 +148,15 @@ func TestCRRIsKeptIfContainersMayRestart(t *testing.T) {
 
 func TestCreateErrors(t *testing.T) {
 	webhook, down, broken := apierrors.NewBadRequest("why"), errors.New("connection refused"), errors.New("broken")
-	taken := apierrors.NewAlreadyExists(resourceOfCRRs, "sidecar-termination-4a1b-0")
-	replaced := apierrors.NewConflict(resourceOfCRRs, "sidecar-termination-4a1b-0", errors.New("precondition failed"))
+	taken := apierrors.NewAlreadyExists(resourceOfCRRs, "sidecar-termination-4a1b-1")
+	replaced := apierrors.NewConflict(resourceOfCRRs, "sidecar-termination-4a1b-1", errors.New("precondition failed"))
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	own := func(change func(*kruise.ContainerRecreateRequest)) *kruise.ContainerRecreateRequest {
-		request := newCRR(pod, plan.Write{}, stopped.Now())
+		request := newCRR(pod, plan.Write{Attempt: 1}, stopped.Now())
 		change(request)
 		return request
 	}
-	const superseded, created = "batch/sidecar-termination-4a1b-0 with uid aa", "batch/sidecar-termination-4a1b-0 with uid c0de"
+	const superseded, created = "batch/sidecar-termination-4a1b-1 with uid aa", "batch/sidecar-termination-4a1b-1 with uid c0de"
 	for name, tc := range map[string]struct {
 		server     server
 		supersedes []plan.Attempt
@@ -183,18 +183,18 @@ func TestCreateErrors(t *testing.T) {
 		"taken by one that is deleted now": {server: server{err: taken}, want: apierrors.IsConflict},
 		"taken by one that cannot be read": {server: server{err: taken, listErr: broken}, want: is(broken)},
 		"superseded ones are deleted first": {
-			server: server{err: broken}, supersedes: []plan.Attempt{{Number: 0, UID: "aa"}, {Number: 1, UID: "bb"}},
-			deleted: []string{superseded, "batch/sidecar-termination-4a1b-1 with uid bb"}, want: is(broken),
+			server: server{err: broken}, supersedes: []plan.Attempt{{Number: 1, UID: "aa"}, {Number: 2, UID: "bb"}},
+			deleted: []string{superseded, "batch/sidecar-termination-4a1b-2 with uid bb"}, want: is(broken),
 		},
 		"a superseded one has been replaced": {
-			server: server{undeletable: replaced}, supersedes: []plan.Attempt{{UID: "aa"}}, deleted: []string{superseded}, want: is(replaced),
+			server: server{undeletable: replaced}, supersedes: []plan.Attempt{{Number: 1, UID: "aa"}}, deleted: []string{superseded}, want: is(replaced),
 		},
 		"another pod has the name":  {server: server{uid: "9c2d"}, deleted: []string{created}, want: is(terminator.ErrDenied)},
 		"the webhook was passed by": {server: server{}, deleted: []string{created}, want: is(terminator.ErrDenied)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &tc.server
-			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).create(t.Context(), pod, plan.Write{Supersedes: tc.supersedes})
+			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).create(t.Context(), pod, plan.Write{Attempt: 1, Supersedes: tc.supersedes})
 			if changed || !tc.want(err) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
@@ -240,13 +240,14 @@ func TestStaleCacheOfOpenKruise(t *testing.T) {
 }
 
 func isDenied(err error) bool {
-	return errors.Is(err, terminator.ErrDenied) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
+	return errors.Is(err, terminator.ErrDenied) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-1 exists") && strings.HasSuffix(err.Error(), "; delete it")
 }
 
 func TestAttemptNumber(t *testing.T) {
 	const uid = types.UID("4a1b")
 	for name, want := range map[string]int{
-		crrName(uid, 0):                0,
+		crrName(uid, 0):                -1,
+		crrName(uid, 1):                1,
 		crrName(uid, 12):               12,
 		crrName(uid, 9999):             9999,
 		crrName(uid, 10000):            -1,
@@ -256,7 +257,7 @@ func TestAttemptNumber(t *testing.T) {
 		"sidecar-termination-4a1b-two": -1,
 		"sidecar-termination-4a1b-01":  -1,
 		"sidecar-termination-4a1b":     -1,
-		"other-4a1b-0":                 -1,
+		"other-4a1b-1":                 -1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			number, ok := attemptNumber(name, uid)
@@ -331,7 +332,7 @@ func TestToAttempts(t *testing.T) {
 func TestForgedNumbers(t *testing.T) {
 	created := metav1.NewTime(stopped.Now())
 	var requests []kruise.ContainerRecreateRequest
-	for i, number := range []int{9998, 9999, 10000, 1<<31 - 1, 0} {
+	for i, number := range []int{9998, 9999, 10000, 1<<31 - 1, 1} {
 		request := newCRR(pod, plan.Write{Attempt: number, Containers: []string{"proxy"}}, created.Time)
 		request.CreationTimestamp = metav1.NewTime(created.Add(time.Duration(i) * time.Second))
 		requests = append(requests, *request)
@@ -340,7 +341,7 @@ func TestForgedNumbers(t *testing.T) {
 	for _, attempt := range toAttempts(requests, pod) {
 		numbers = append(numbers, attempt.Number)
 	}
-	if diff := cmp.Diff([]int{9998, 9999, 0}, numbers); diff != "" {
+	if diff := cmp.Diff([]int{9998, 9999, 1}, numbers); diff != "" {
 		t.Errorf("attempts, the oldest first (-want +got):\n%s", diff)
 	}
 }
@@ -348,10 +349,10 @@ func TestForgedNumbers(t *testing.T) {
 func TestNewestOfManyCRRsCount(t *testing.T) {
 	var requests []kruise.ContainerRecreateRequest
 	for i := range 1000 {
-		requests = append(requests, *newCRR(pod, plan.Write{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
+		requests = append(requests, *newCRR(pod, plan.Write{Attempt: 1000 - i, Containers: []string{"proxy"}}, time.Time{}))
 	}
 	attempts := toAttempts(requests, pod)
-	if len(attempts) != maxAttempts || attempts[0].Number != 1000-maxAttempts || attempts[maxAttempts-1].Number != 999 {
+	if len(attempts) != maxAttempts || attempts[0].Number != 1001-maxAttempts || attempts[maxAttempts-1].Number != 1000 {
 		t.Errorf("%d attempts, from %d to %d", len(attempts), attempts[0].Number, attempts[len(attempts)-1].Number)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // count for every container of the pod that its CRR names. Attempts are sorted by number.
 func FuzzToAttempts(f *testing.F) {
 	f.Add(`{}`, "")
-	f.Add(`{"spec":{"containers":[{"name":"proxy"}]}}`, "sidecar-termination-4a1b-0")
-	f.Add(`{"spec":{"containers":[{"name":"proxy","statusContext":{"containerID":"c","restartCount":3}}]},"status":{"completionTime":"2026-03-01T12:00:00Z","message":"m"}}`, "sidecar-termination-4a1b-7")
+	f.Add(`{"spec":{"containers":[{"name":"proxy"}]}}`, "sidecar-termination-4a1b-1")
+	f.Add(`{"spec":{"containers":[{"name":"proxy","statusContext":{"containerID":"c","restartCount":3}}]},"status":{"completionTime":"2026-03-01T12:00:00Z","message":"m"}}`, "sidecar-termination-4a1b-8")
 	f.Add(`{"status":{"containerRecreateStates":[{"name":"proxy","phase":"Failed","message":"kill failed"}]}}`, "sidecar-termination-4a1b-+1")
 	f.Add(`{"spec":{"containers":null}}`, "sidecar-termination-4a1b-99999999999999999999")
 	f.Fuzz(func(t *testing.T, text, name string) {
@@ -27,7 +27,7 @@ func FuzzToAttempts(f *testing.F) {
 		}
 		request.Name = name
 		second := *request.DeepCopy()
-		second.Name = crrName(pod.UID, 1)
+		second.Name = crrName(pod.UID, 2)
 		attempts := toAttempts([]kruise.ContainerRecreateRequest{second, request}, pod)
 		for i, attempt := range attempts {
 			if attempt.Mode != v1alpha1.ModeCRR || attempt.Number < 0 {

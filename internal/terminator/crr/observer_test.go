@@ -24,10 +24,10 @@ func TestObserver(t *testing.T) {
 	if err := AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	crr := newCRR(pod, plan.Write{Attempt: 2}, stopped.Now())
-	unlabelled := newCRR(pod, plan.Write{Attempt: 3}, stopped.Now())
+	crr := newCRR(pod, plan.Write{Attempt: 3}, stopped.Now())
+	unlabelled := newCRR(pod, plan.Write{Attempt: 4}, stopped.Now())
 	unlabelled.Labels = nil
-	elsewhere := newCRR(pod, plan.Write{Attempt: 4}, stopped.Now())
+	elsewhere := newCRR(pod, plan.Write{Attempt: 5}, stopped.Now())
 	elsewhere.Namespace = "other"
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -52,8 +52,8 @@ func TestObserver(t *testing.T) {
 			if len(attempts) != tc.want || !errors.Is(err, tc.wantErr) {
 				t.Fatalf("got attempts %v, error %v", attempts, err)
 			}
-			if len(attempts) == 1 && attempts[0].Number != 2 {
-				t.Errorf("got attempt %d, want 2", attempts[0].Number)
+			if len(attempts) == 1 && attempts[0].Number != 3 {
+				t.Errorf("got attempt %d, want 3", attempts[0].Number)
 			}
 		})
 	}

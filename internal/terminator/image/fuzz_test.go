@@ -18,8 +18,8 @@ import (
 func FuzzObserve(f *testing.F) {
 	for _, value := range []string{
 		"", "null", "{}", "[]", "{", `"x"`, `{"proxy":null}`,
-		`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`,
-		`{"main":{"podUID":"4a1b","image":"a:v1","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"},"proxy":{"podUID":"4a1b","attempt":-9223372036854775808}}`,
+		`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":0,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"}}`,
+		`{"main":{"podUID":"4a1b","image":"a:v1","restartCount":-1,"attempt":2,"swappedAt":"2026-03-01T12:00:00Z"},"proxy":{"podUID":"4a1b","attempt":-9223372036854775808}}`,
 		`{"proxy":{"podUID":"ffff"},"main":{"podUID":7}}`,
 		`{"proxy":{"restartCount":99999999999}}`, `{"proxy":{"swappedAt":"yesterday"}}`,
 	} {

@@ -66,8 +66,8 @@ func newTerminator(c client.Client) *image.Terminator {
 
 func TestSwapIsOnePatch(t *testing.T) {
 	const (
-		proxy       = `\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
-		tunnel      = `\"tunnel\":{\"podUID\":\"4a1b\",\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
+		proxy       = `\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":2,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
+		tunnel      = `\"tunnel\":{\"podUID\":\"4a1b\",\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":2,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
 		bothSwapped = `[{"name":"proxy","image":"quick-exit:v1"},{"name":"tunnel","image":"quick-exit:v2"}]`
 	)
 	for name, tc := range map[string]struct {
@@ -77,12 +77,12 @@ func TestSwapIsOnePatch(t *testing.T) {
 	}{
 		"two sidecars": {newPod(), proxy + `,` + tunnel, bothSwapped},
 		"an earlier swap is kept and not repeated": {
-			withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
-			`\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":0,\"swappedAt\":\"2026-03-01T11:00:00Z\"},` + tunnel,
+			withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":1,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+			`\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":1,\"swappedAt\":\"2026-03-01T11:00:00Z\"},` + tunnel,
 			`[{"name":"tunnel","image":"quick-exit:v2"}]`,
 		},
 		"another pod's record is replaced": {
-			withSwaps(`{"proxy":{"podUID":"ffff","image":"other:v1","restartCount":1,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},"main":{"image":"m"}}`),
+			withSwaps(`{"proxy":{"podUID":"ffff","image":"other:v1","restartCount":1,"attempt":1,"swappedAt":"2026-03-01T11:00:00Z"},"main":{"image":"m"}}`),
 			proxy + `,` + tunnel, bothSwapped,
 		},
 	} {
@@ -90,7 +90,7 @@ func TestSwapIsOnePatch(t *testing.T) {
 			var sent patches
 			before := tc.pod.DeepCopy()
 			images := map[string]string{"proxy": "quick-exit:v1", "tunnel": "quick-exit:v2"}
-			applied, err := newTerminator(&sent).Execute(t.Context(), tc.pod, plan.Write{Attempt: 1, Images: images})
+			applied, err := newTerminator(&sent).Execute(t.Context(), tc.pod, plan.Write{Attempt: 2, Images: images})
 			if err != nil || applied.Result != terminator.Changed {
 				t.Fatalf("got %+v, error %v", applied, err)
 			}
@@ -115,7 +115,7 @@ func TestRecordLength(t *testing.T) {
 	longest.Spec.Containers[1].Name = strings.Repeat("n", 63)
 	longest.Spec.Containers[1].Image = strings.Repeat("r", 255) + ":" + strings.Repeat("t", 128) + "@sha512:" + strings.Repeat("a", 128)
 	full := newPod()
-	rest := len(`{"proxy":{"podUID":"4a1b","image":"","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`)
+	rest := len(`{"proxy":{"podUID":"4a1b","image":"","restartCount":2,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"}}`)
 	full.Spec.Containers[1].Image = strings.Repeat("r", terminator.MaxRecord(full)-rest)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
@@ -153,7 +153,7 @@ func TestRecordLength(t *testing.T) {
 
 func TestNoChange(t *testing.T) {
 	broken := errors.New("broken")
-	swapped := withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
+	swapped := withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":1,"swappedAt":"2026-03-01T11:00:00Z"}}`)
 	for name, tc := range map[string]struct {
 		pod    *corev1.Pod
 		server client.Client
@@ -163,7 +163,7 @@ func TestNoChange(t *testing.T) {
 		"swapped before":      {swapped, nil, terminator.Unchanged, nil},
 		"error of the server": {newPod(), &patches{err: broken}, "", broken},
 	} {
-		applied, err := newTerminator(tc.server).Execute(t.Context(), tc.pod, plan.Write{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
+		applied, err := newTerminator(tc.server).Execute(t.Context(), tc.pod, plan.Write{Attempt: 2, Images: map[string]string{"proxy": "quick-exit:v1"}})
 		if applied.Result != tc.want || !errors.Is(err, tc.err) {
 			t.Errorf("%s: got %+v, error %v", name, applied, err)
 		}
@@ -180,16 +180,16 @@ func TestObserve(t *testing.T) {
 		"an empty record": {withSwaps(`{}`), nil},
 		"swaps are grouped by attempt, oldest first": {
 			withSwaps(`{
-				"tunnel":{"podUID":"4a1b","image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
-				"main":{"podUID":"4a1b","image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
-				"proxy":{"podUID":"4a1b","image":"p","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+				"tunnel":{"podUID":"4a1b","image":"t","restartCount":-1,"attempt":2,"swappedAt":"2026-03-01T11:00:30Z"},
+				"main":{"podUID":"4a1b","image":"l","restartCount":0,"attempt":1,"swappedAt":"2026-03-01T11:00:00Z"},
+				"proxy":{"podUID":"4a1b","image":"p","restartCount":2,"attempt":1,"swappedAt":"2026-03-01T11:00:00Z"}}`),
 			[]plan.Attempt{
-				{Mode: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"main": 0, "proxy": 2}},
-				{Mode: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
+				{Mode: v1alpha1.ModeImage, Number: 1, Started: eleven, RestartCounts: map[string]int32{"main": 0, "proxy": 2}},
+				{Mode: v1alpha1.ModeImage, Number: 2, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
 			},
 		},
-		"swaps of unknown containers": {withSwaps(`{"other":{"podUID":"4a1b","attempt":0},"another":{"podUID":"4a1b","attempt":1}}`), nil},
-		"swaps of another pod":        {withSwaps(`{"proxy":{"podUID":"ffff","attempt":0},"tunnel":{"attempt":1}}`), nil},
+		"swaps of unknown containers": {withSwaps(`{"other":{"podUID":"4a1b","attempt":1},"another":{"podUID":"4a1b","attempt":2}}`), nil},
+		"swaps of another pod":        {withSwaps(`{"proxy":{"podUID":"ffff","attempt":1},"tunnel":{"attempt":2}}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTerminator(nil).Observe(t.Context(), tc.pod)
