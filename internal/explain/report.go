@@ -146,11 +146,11 @@ type NodeModes struct {
 
 // Attempt is one try of the operator to end sidecars.
 type Attempt struct {
-	Mode v1alpha1.Mode `json:"mode"`
-	Number         int          `json:"number"`
-	Sidecars       []string     `json:"sidecars"`
-	StartTime      metav1.Time  `json:"startTime"`
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	Mode           v1alpha1.Mode `json:"mode"`
+	Number         int           `json:"number"`
+	Sidecars       []string      `json:"sidecars"`
+	StartTime      metav1.Time   `json:"startTime"`
+	CompletionTime *metav1.Time  `json:"completionTime,omitempty"`
 	// Failure is why the attempt failed, or empty.
 	Failure string `json:"failure,omitempty"`
 }
