@@ -139,7 +139,8 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 	for _, action := range d.Ends() {
 		for _, a := range s.Attempts {
 			spent := slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
-			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent {
+			last := a.Number == plan.MaxNumber && a.Number > action.Attempt // the numbers have begun again
+			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent && !last {
 				return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
 			}
 		}
