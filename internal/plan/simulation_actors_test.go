@@ -177,14 +177,14 @@ func (k *kubelet) restarts(p *process) bool {
 }
 
 // mustRun reports whether nobody may end the container: a main container that is not done, or a sidecar before all of them are done and it
-// has drained.
+// has drained or ended after them.
 func (k *kubelet) mustRun(p *process) bool {
 	view := k.m.view()
 	sidecar := view.Sidecar(p.name)
 	isDone := func(main *process) bool { return main.state == "dead" && !k.restarts(main) }
 	return k.killed == "" && !isDone(p) && (sidecar == nil || len(view.Mains) == 0 || slices.ContainsFunc(view.Mains, func(name string) bool {
 		main := k.process(name)
-		return !isDone(main) || k.m.now.Before(main.ended.Add(sidecar.Drain))
+		return !isDone(main) || k.m.now.Before(main.ended.Add(sidecar.Drain)) && p.ended.Before(main.ended)
 	}))
 }
 

@@ -459,7 +459,7 @@ func (o *operator) snapshot() plan.Snapshot {
 	}
 	s.View, s.JobUnreadable = o.m.view(), o.m.during(scenario.unreadable)
 	if s.JobUnreadable {
-		s.View = o.m.viewOf(slices.DeleteFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.DeclaredBy != "" }))
+		s.View = o.m.viewOf(slices.DeleteFunc(slices.Clone(s.View.Sidecars), func(t resolve.Sidecar) bool { return t.DeclaredBy != "" }))
 	}
 	switch {
 	case scenario.virtual:
