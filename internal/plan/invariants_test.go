@@ -199,8 +199,8 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 }
 
 // marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
-// phase can end every sidecar at once. Later it keeps the end, or none. It never writes phase Failed. It permits ends by exits that the
-// kubelet follows by a restart only if no sidecar drains, and those of a restarted sidecar only if the phase can end it.
+// phase can end every sidecar at once. Later it keeps the end, or none while a sidecar drains. It never writes phase Failed. It permits ends
+// by exits that the kubelet follows by a restart only if no sidecar drains, and those of a restarted sidecar only if the phase can end it.
 func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	cannotEnd := func(sidecar resolve.Sidecar) bool {
 		return sidecar.Drain > 0 || sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) ||
@@ -211,14 +211,18 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 		current = ""
 	}
 	mark, over := markOf(d), !d.MainsDone.IsZero() || hasFailed(s)
+	draining := func(sidecar resolve.Sidecar) bool { return !d.MainsDone.IsZero() && drains(s, now, d, sidecar) }
+	runsAndDrains := func(sidecar resolve.Sidecar) bool { return draining(sidecar) && mayRun(s.Pod, sidecar.Container) }
 	switch {
 	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR:
+	case mark.End == v1alpha1.EndPodPhase && !hasFailed(s) && slices.ContainsFunc(s.View.Sidecars, runsAndDrains):
+		return "the mark keeps the phase although a sidecar drains"
 	case mark.End == current && isMarked(s.Pod):
 	case permitsExits(*mark):
 		return permitsTooMuch(s, now, d, mark.End == v1alpha1.EndRestarted)
 	case mark.End != "" && mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + mark.End
-	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod)):
+	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, draining)):
 		return "the mark changes the end"
 	case over, mark.End == "":
 	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):

@@ -52,10 +52,10 @@ func (s *situation) wantedMark() Mark {
 }
 
 // endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, needs
-// no other end than the pod has.
+// no other end than the pod has, unless a sidecar drains: the pod was marked when nothing declared it, or its drain.
 func (s *situation) endInAdvance() string {
 	switch {
-	case IsMarked(s.Pod) && (!s.mainsDone.IsZero() || s.outcome() != corev1.PodSucceeded):
+	case IsMarked(s.Pod) && (s.outcome() != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
 		return markedInAdvance(s.Pod)
 	case s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && s.endsInAdvance():
 		return v1alpha1.EndPodPhase

@@ -205,6 +205,10 @@ func simulations() map[string]simulation {
 		"a sidecar becomes a main container":          {policy: never, sidecars: withWorker(deaf), edits: later(oneProxy()), want: succeeded, maxWrites: 3, smooth: true},
 		"a sidecar becomes a main container and back": {policy: never, sidecars: withWorker(deaf), kruise: true, edits: append(later(oneProxy()), edit{10 * time.Second, workerToo}), want: succeeded, maxWrites: 4, smooth: true},
 		"a main container becomes a sidecar":          {policy: onFailure, sidecars: withWorker(rude), edits: []edit{{-forever, oneProxy()}, {-10 * time.Second, workerToo}}, want: succeeded, maxWrites: 3, smooth: true},
+		"a main container that runs on drains as a sidecar": {
+			policy: never, sidecars: withWorker(rude), want: succeeded, maxWrites: 3, smooth: true,
+			edits: []edit{{-forever, oneProxy()}, {5 * time.Second, append(oneProxy(), sidecar("worker", drain(minute)))}},
+		},
 		"a swapped sidecar becomes a main container": {
 			policy: onFailure, kruise: true, edits: []edit{{10 * time.Second, oneProxy()}}, want: succeeded, maxWrites: 4, smooth: true,
 			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(image))}, {manner: deaf, sidecar: sidecar("proxy")}},
@@ -226,7 +230,7 @@ func simulations() map[string]simulation {
 		"the Job is unreadable at first":            {policy: never, sidecars: one(rude, injected), unreadable: until(20 * time.Second), want: succeeded, maxWrites: 2, smooth: true},
 		"the Job of one of two is unreadable": {
 			policy: never, unreadable: until(20 * time.Second), want: succeeded, maxWrites: 3, smooth: true,
-			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: deaf, sidecar: sidecar("b", injected)}},
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: deaf, sidecar: sidecar("b", injected, drain(minute))}},
 		},
 
 		// Restart rules, which only the operator evaluates.
