@@ -184,6 +184,13 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	_, denied := s.Denied[podPhase]
 	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
 	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
+	ignored := ignoredBy(s.View)
+	for _, name := range plan.IgnoredExitCodes(s.Pod) {
+		if s.JobUnreadable && slices.Contains(s.View.Mains, name) {
+			ignored = append(ignored, name) // it may be injected
+		}
+	}
+	slices.Sort(ignored)
 	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(*mark) || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
@@ -192,7 +199,7 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 		if len(marks) > 0 && (len(d.Ends()) > 0 || !isMarked(s.Pod) || !cmp.Equal(*mark, plan.Mark{})) {
 			return "a pod without a sidecar or a main container is marked"
 		}
-	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignoredBy(s.View)) }):
+	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignored) }):
 		return "a mark lists other containers"
 	}
 	return ""

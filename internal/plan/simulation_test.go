@@ -225,9 +225,15 @@ func simulations() map[string]simulation {
 		},
 
 		// The Job cannot be read, so that injected containers count as main containers.
-		"the Job is unreadable for a while":         {policy: never, sidecars: one(flaky, injected), unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 1, smooth: true},
-		"the Job is unreadable for a while, Kruise": {policy: onFailure, sidecars: one(rude, injected), kruise: true, unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 2, smooth: true},
-		"the Job is unreadable at first":            {policy: never, sidecars: one(rude, injected), unreadable: until(20 * time.Second), want: succeeded, maxWrites: 2, smooth: true},
+		"the Job is unreadable for a while":           {policy: never, sidecars: one(flaky, injected), unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 1, smooth: true},
+		"the Job is unreadable for a while, Kruise":   {policy: onFailure, sidecars: one(rude, injected), kruise: true, unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 2, smooth: true},
+		"the Job is unreadable at first":              {policy: never, sidecars: one(rude, injected), unreadable: until(20 * time.Second), want: succeeded, maxWrites: 2, smooth: true},
+		"the Job is unreadable, exit codes now count": {policy: never, sidecars: one(rude), kruise: true, unreadable: always, edits: later(oneProxy(respect)), want: failed, maxWrites: 3, smooth: true},
+		"the Job of one of two is unreadable, exit codes now count": {
+			policy: never, kruise: true, unreadable: span{-12 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: polite, sidecar: sidecar("a")}, {manner: flaky, sidecar: sidecar("b", injected)}},
+			edits:    later([]resolve.Sidecar{sidecar("a", respect), sidecar("b", injected)}),
+		},
 		"the Job of one of two is unreadable": {
 			policy: never, unreadable: until(20 * time.Second), want: succeeded, maxWrites: 3, smooth: true,
 			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: deaf, sidecar: sidecar("b", injected, drain(minute))}},
