@@ -150,11 +150,10 @@ var bugs = map[string]bug{
 		}
 	}},
 	"counts on from a forged number": {decides: func(s plan.Snapshot, d *plan.Decision) {
+		isLast := func(a plan.Attempt) bool { return a.Number == plan.MaxNumber }
 		for i := range d.Writes {
-			for _, attempt := range s.Attempts {
-				if d.Writes[i].Mode == crr && attempt.Mode == crr {
-					d.Writes[i].Attempt = max(d.Writes[i].Attempt, attempt.Number+1)
-				}
+			if d.Writes[i].Mode == crr && slices.ContainsFunc(s.Attempts, isLast) {
+				d.Writes[i].Attempt = plan.MaxNumber + 1
 			}
 		}
 	}},

@@ -217,10 +217,7 @@ func (m *model) create(action plan.Write) result {
 		}
 	}
 	if m.during(m.scenario.denies) {
-		if m.believesDenial() {
-			return denied
-		}
-		return conflict
+		return m.denial()
 	}
 	if slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return !r.deleted && r.attempt.Number == action.Attempt }) {
 		return written
@@ -255,15 +252,16 @@ func (m *model) create(action plan.Write) result {
 	return written
 }
 
-// believesDenial reports whether a denial by OpenKruise counts. Package crr takes one for the answer of a stale cache if a container has just
-// ended.
-func (m *model) believesDenial() bool {
+// denial is what package crr makes of a denial by OpenKruise: it is the answer of a stale cache if a container has just ended.
+func (m *model) denial() result {
 	believes := func(sinceEnd time.Duration) bool { return sinceEnd.Abs() >= minute }
 	if m.bug.believes != nil {
 		believes = m.bug.believes
 	}
-	end := status(m.pod, "main").State.Terminated
-	return end == nil || believes(m.now.Sub(end.FinishedAt.Time))
+	if end := status(m.pod, "main").State.Terminated; end != nil && !believes(m.now.Sub(end.FinishedAt.Time)) {
+		return conflict
+	}
+	return denied
 }
 
 // delete removes a CRR. It returns false if another CRR has that name.
@@ -376,10 +374,9 @@ type operator struct {
 	m        *model
 	seen     *corev1.Pod // the pod in its cache
 	seenCRRs []plan.Attempt
-	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs.
-	seenVersion, seenCRRsVersion int
-	// markVersion is the version of the pod's last mark. The operator waits until its cache has it.
-	markVersion                               int
+	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs. The operator waits until its cache
+	// has markVersion, the version of the pod's last mark.
+	seenVersion, seenCRRsVersion, markVersion int
 	mainsRan                                  bool
 	drainsSince, phaseSince, markedAt, wakeAt time.Time
 	marks                                     []time.Time
