@@ -63,8 +63,7 @@ func (s *situation) keepInjected(mark *Mark) {
 		}
 	}
 	slices.Sort(mark.IgnoredExitCodes)
-	ends := []string{"", v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndPodPhase}
-	mark.End = ends[min(slices.Index(ends, mark.End), slices.Index(ends, markedInAdvance(s.Pod)))]
+	mark.End = orderedEnds[min(slices.Index(orderedEnds, mark.End), slices.Index(orderedEnds, markedInAdvance(s.Pod)))]
 }
 
 // endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, needs
