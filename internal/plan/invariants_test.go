@@ -139,7 +139,8 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 	for _, action := range d.Ends() {
 		for _, a := range s.Attempts {
 			spent := slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
-			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent {
+			last := a.Number == plan.MaxNumber && a.Number > action.Attempt // the numbers have begun again
+			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent && !last {
 				return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
 			}
 		}
@@ -183,6 +184,13 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	_, denied := s.Denied[podPhase]
 	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
 	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
+	ignored := ignoredBy(s.View)
+	for _, name := range plan.IgnoredExitCodes(s.Pod) {
+		if s.JobUnreadable && slices.Contains(s.View.Mains, name) {
+			ignored = append(ignored, name) // it may be injected
+		}
+	}
+	slices.Sort(ignored)
 	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(mark.End) || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
@@ -191,16 +199,16 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 		if len(marks) > 0 && (len(d.Ends()) > 0 || !isMarked(s.Pod) || !cmp.Equal(*mark, plan.Mark{})) {
 			return "a pod without a sidecar or a main container is marked"
 		}
-	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignoredBy(s.View)) }):
+	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignored) }):
 		return "a mark lists other containers"
 	}
 	return ""
 }
 
 // marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
-// phase can end every sidecar at once. Later it keeps the end, or none. It never writes phase Failed. It permits the end of
-// a sidecar that was restarted only if the phase can end it, and of one that waits only if in addition none drains.
-func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// phase can end every sidecar at once. Later it keeps the end, or none while a sidecar drains. It never writes phase Failed. It permits the
+// end of a sidecar that was restarted only if the phase can end it, and of one that waits only if in addition none drains.
+func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	cannotEnd := func(sidecar resolve.Sidecar) bool {
 		return sidecar.Drain > 0 || sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) ||
 			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled
@@ -210,14 +218,18 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		current = ""
 	}
 	mark, over := markOf(d), !d.MainsDone.IsZero() || hasFailed(s)
+	draining := func(sidecar resolve.Sidecar) bool { return !d.MainsDone.IsZero() && drains(s, now, d, sidecar) }
+	runsAndDrains := func(sidecar resolve.Sidecar) bool { return draining(sidecar) && mayRun(s.Pod, sidecar.Container) }
 	switch {
 	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR:
+	case mark.End == v1alpha1.EndPodPhase && !hasFailed(s) && slices.ContainsFunc(s.View.Sidecars, runsAndDrains):
+		return "the mark keeps the phase although a sidecar drains"
 	case mark.End == current && isMarked(s.Pod):
 	case permitsExits(mark.End):
 		return permitsTooMuch(s, d, mark.End)
 	case mark.End != "" && mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + mark.End
-	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod)):
+	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, draining)):
 		return "the mark changes the end"
 	case over, mark.End == "":
 	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,13 +97,12 @@ func endOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// markedInAdvance returns the end that a mark in advance has given the pod: v1alpha1.EndPodPhase, EndExited, EndRestarted, EndWaiting or "".
+// orderedEnds are the ends that a mark in advance can give a pod. Each permits what those before it permit.
+var orderedEnds = []string{"", v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting, v1alpha1.EndPodPhase}
+
+// markedInAdvance returns the end that a mark in advance has given the pod, one of orderedEnds.
 func markedInAdvance(pod *corev1.Pod) string {
-	switch end := ownValue(pod, v1alpha1.AnnotationEnd); end {
-	case v1alpha1.EndPodPhase, v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting:
-		return end
-	}
-	return ""
+	return orderedEnds[max(slices.Index(orderedEnds, ownValue(pod, v1alpha1.AnnotationEnd)), 0)]
 }
 
 // MarkedToEnd reports whether the admission policy or the kubelet ends the pod by its phase without another write of the operator.

@@ -48,14 +48,29 @@ func (s *situation) wantedMark() Mark {
 		}
 	}
 	mark.End = s.endInAdvance()
+	if s.JobUnreadable && IsMarked(s.Pod) {
+		s.keepInjected(&mark)
+	}
 	return mark
 }
 
+// keepInjected keeps the containers of the pod's mark that may be injected, which the view takes for main containers. Their settings are
+// unknown, so that the mark permits no end that the pod's does not.
+func (s *situation) keepInjected(mark *Mark) {
+	for _, name := range IgnoredExitCodes(s.Pod) {
+		if _, declared := s.View.MainPolicies[name]; !declared && slices.Contains(s.View.Mains, name) {
+			mark.IgnoredExitCodes = append(mark.IgnoredExitCodes, name)
+		}
+	}
+	slices.Sort(mark.IgnoredExitCodes)
+	mark.End = orderedEnds[min(slices.Index(orderedEnds, mark.End), slices.Index(orderedEnds, markedInAdvance(s.Pod)))]
+}
+
 // endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, needs
-// no other end than the pod has.
+// no other end than the pod has, unless a sidecar drains: the pod was marked when nothing declared it, or its drain.
 func (s *situation) endInAdvance() string {
 	switch {
-	case IsMarked(s.Pod) && (!s.mainsDone.IsZero() || s.outcome() != corev1.PodSucceeded):
+	case IsMarked(s.Pod) && (s.outcome() != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
 		return markedInAdvance(s.Pod)
 	case s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && s.endsInAdvance():
 		return v1alpha1.EndPodPhase
@@ -215,14 +230,10 @@ func (s *situation) untilDeniedAgain(stage Stage) time.Duration {
 	return min(max(waited, minDeniedRetry), maxDeniedRetry)
 }
 
-// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none. One whose Job cannot be read keeps its mark,
-// which may list injected containers.
+// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
 func (s *situation) isCurrent(mark Mark) bool {
-	switch {
-	case !IsMarked(s.Pod):
+	if !IsMarked(s.Pod) {
 		return len(mark.IgnoredExitCodes) == 0
-	case s.JobUnreadable:
-		return true
 	}
 	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
 		markedInAdvance(s.Pod) == mark.End && !mark.Succeeded

@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // manner is what a container does.
@@ -18,10 +16,12 @@ type manner string
 
 const (
 	works      manner = "works"      // the main container: runs for a moment and ends
+	slow       manner = "slow"       // exits 0 twenty seconds after the main container has ended
 	polite     manner = "polite"     // exits 0 on SIGTERM
 	rude       manner = "rude"       // exits 7 on SIGTERM
 	deaf       manner = "deaf"       // ignores SIGTERM
 	crashing   manner = "crashing"   // exits 1 a moment after each start
+	flaky      manner = "flaky"      // exits 1 shortly before the main container ends, and 0 on SIGTERM after its restart
 	unpullably manner = "unpullable" // has an image that cannot be pulled
 )
 
@@ -176,6 +176,18 @@ func (k *kubelet) restarts(p *process) bool {
 	return restartsAfter(k.m.scenario.policy, &spec, p.code)
 }
 
+// mustRun reports whether nobody may end the container: a main container that is not done, or a sidecar before all of them are done and it
+// has drained or ended after them.
+func (k *kubelet) mustRun(p *process) bool {
+	view := k.m.view()
+	sidecar := view.Sidecar(p.name)
+	isDone := func(main *process) bool { return main.state == "dead" && !k.restarts(main) }
+	return k.killed == "" && !isDone(p) && (sidecar == nil || len(view.Mains) == 0 || slices.ContainsFunc(view.Mains, func(name string) bool {
+		main := k.process(name)
+		return !isDone(main) || k.m.now.Before(main.ended.Add(sidecar.Drain)) && p.ended.Before(main.ended)
+	}))
+}
+
 // backOff starts the container again: the first time perhaps at once.
 func (k *kubelet) backOff(p *process) {
 	p.state = "backoff"
@@ -221,6 +233,10 @@ func (k *kubelet) start(p *process) {
 		exit(time.Second, k.m.scenario.mainCodes()[p.runs-1])
 	case p.manner == works:
 		exit(done.Sub(k.m.now), k.m.scenario.mainCodes()[p.runs-1])
+	case p.manner == slow:
+		exit(done.Add(20*time.Second).Sub(k.m.now), 0)
+	case p.manner == flaky && p.runs == 1:
+		exit(done.Add(-5*time.Second).Sub(k.m.now), 1)
 	case p.manner == crashing:
 		exit(3*time.Second, 1)
 	case k.m.scenario.endThemselves:
@@ -249,13 +265,8 @@ func (k *kubelet) stop(p *process, then func()) {
 	if p.state != "running" {
 		return
 	}
-	declared := resolve.View{Sidecars: k.m.scenario.declared(k.m.now)}.Sidecar(p.name)
-	switch main := k.process("main"); {
-	case k.killed != "":
-	case declared == nil:
-		k.m.fail("the main container is stopped")
-	case main.isAlive(), (p.runs == 1 || p.ended.Before(main.ended)) && k.m.now.Before(main.ended.Add(declared.Drain)):
-		k.m.fail("%s is stopped while the main container runs, or while it drains", p.name)
+	if k.mustRun(p) {
+		k.m.fail("%s is stopped, although it or a main container runs or it drains", p.name)
 	}
 	if p.stops++; p.stops > 1 && k.m.scenario.virtual {
 		k.m.fail("%s is stopped twice", p.name)

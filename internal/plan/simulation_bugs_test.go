@@ -6,11 +6,13 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // boundOfBugs is the number of schedules within which the simulation must find each bug.
@@ -26,6 +28,8 @@ type bug struct {
 	policy func(old, written, result *corev1.Pod)
 	// unconditional leaves out the precondition of patches, and withoutUID the pod's UID in marks.
 	unconditional, withoutUID bool
+	// believes reports whether OpenKruise's denial counts so long after the end of the main container, by the node's clock.
+	believes func(sinceEnd time.Duration) bool
 }
 
 // ofMark changes the marks of a decision that end nothing.
@@ -37,15 +41,32 @@ func ofMark(change func(plan.Snapshot, *plan.Mark)) bug {
 	}}
 }
 
+// withoutMark drops such marks that end nothing, and withoutRequeue the requeues of such pods.
+func withoutMark(drop func(plan.Snapshot, *plan.Mark) bool) bug {
+	return bug{decides: func(s plan.Snapshot, d *plan.Decision) {
+		if mark := markOf(*d); mark != nil && drop(s, mark) {
+			d.Writes = d.Ends()
+		}
+	}}
+}
+
+func withoutRequeue(drop func(plan.Snapshot) bool) bug {
+	return bug{decides: func(s plan.Snapshot, d *plan.Decision) {
+		if drop(s) {
+			d.RequeueAfter = 0
+		}
+	}}
+}
+
 func (b bug) none() bool {
-	return b.sees == nil && b.decides == nil && b.policy == nil && !b.unconditional && !b.withoutUID
+	return b.sees == nil && b.decides == nil && b.policy == nil && b.believes == nil && !b.unconditional && !b.withoutUID
 }
 
 // bugs are what the simulation must find by what happens to the pod, without a look at the decisions.
 var bugs = map[string]bug{
 	"patches without a precondition":         {unconditional: true},
 	"marks without the pod's UID":            {withoutUID: true},
-	"does not mark pods":                     {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Writes = d.Ends() }},
+	"does not mark pods":                     withoutMark(func(plan.Snapshot, *plan.Mark) bool { return true }),
 	"acts while a main container may run":    {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
 	"forgets its attempts":                   {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
 	"does not see that the pod has finished": {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
@@ -89,11 +110,7 @@ var bugs = map[string]bug{
 			m.IgnoredExitCodes = append(m.IgnoredExitCodes, sidecar.Container)
 		}
 	}),
-	"does not change a mark": {decides: func(s plan.Snapshot, d *plan.Decision) {
-		if isMarked(s.Pod) {
-			d.Writes = d.Ends()
-		}
-	}},
+	"does not change a mark": withoutMark(func(s plan.Snapshot, _ *plan.Mark) bool { return isMarked(s.Pod) }),
 	"names the main container in a CRR": {decides: func(s plan.Snapshot, d *plan.Decision) {
 		for i := range d.Writes {
 			if d.Writes[i].Mode == crr {
@@ -101,7 +118,48 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
-	"does not requeue": {decides: func(_ plan.Snapshot, d *plan.Decision) { d.RequeueAfter = 0 }},
+	"lets an unreadable Job take a mark back": {sees: func(s *plan.Snapshot) { s.JobUnreadable = s.JobUnreadable && !isMarked(s.Pod) }},
+	"does not read an unreadable Job again":   withoutRequeue(func(s plan.Snapshot) bool { return s.JobUnreadable }),
+	"does not try a denied mark again":        withoutRequeue(func(s plan.Snapshot) bool { return len(s.Denied) > 0 }),
+	"corrects no mark after too many changes": {sees: func(s *plan.Snapshot) {
+		if !s.MarkAfter.IsZero() {
+			s.MarkAfter = done.Add(forever)
+		}
+	}},
+	"asks again only if the admission policy has never answered": withoutMark(func(s plan.Snapshot, m *plan.Mark) bool {
+		return recordOf(s.Pod) != "" && ownValue(s.Pod, v1alpha1.AnnotationEnd) == m.End && slices.Equal(plan.IgnoredExitCodes(s.Pod), m.IgnoredExitCodes)
+	}),
+	"lets a restarted sidecar end a pod on a virtual node": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		if s.Node == plan.NodeVirtual && m.End == v1alpha1.EndExited {
+			m.End = v1alpha1.EndWaiting
+		}
+	}),
+	"lets a restarted sidecar end a pod in a drain": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		if slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Drain > 0 }) {
+			m.End = v1alpha1.EndWaiting
+		}
+	}),
+	"takes earlier restarts of a new main container for a restart of all": {sees: func(s *plan.Snapshot) {
+		for i := range s.Attempts {
+			restarts := map[string]int32{}
+			for _, name := range s.View.Mains {
+				restarts[name] = 0
+			}
+			maps.Copy(restarts, s.Attempts[i].MainRestarts)
+			s.Attempts[i].MainRestarts = restarts
+		}
+	}},
+	"counts on from a forged number": {decides: func(s plan.Snapshot, d *plan.Decision) {
+		isLast := func(a plan.Attempt) bool { return a.Number == plan.MaxNumber }
+		for i := range d.Writes {
+			if d.Writes[i].Mode == crr && slices.ContainsFunc(s.Attempts, isLast) {
+				d.Writes[i].Attempt = plan.MaxNumber + 1
+			}
+		}
+	}},
+	"waits for as long as the node's clock is ahead": {believes: func(sinceEnd time.Duration) bool { return sinceEnd >= minute }},
+	"takes the answer of a stale cache for a denial": {believes: func(time.Duration) bool { return true }},
+	"does not requeue": withoutRequeue(func(plan.Snapshot) bool { return true }),
 	"does not fall back": {decides: func(_ plan.Snapshot, d *plan.Decision) {
 		if len(d.Failures) > 0 {
 			d.Writes = nil
@@ -139,6 +197,15 @@ var bugs = map[string]bug{
 		old = old.DeepCopy()
 		old.Spec.ActiveDeadlineSeconds = nil
 		annotate(result, v1alpha1.AnnotationMainContainers, decide(old, written).Annotations[v1alpha1.AnnotationMainContainers])
+	}},
+	"admission: takes a restarted sidecar for one that has ended": {policy: func(old, written, result *corev1.Pod) {
+		old, written = old.DeepCopy(), written.DeepCopy()
+		annotate(old, v1alpha1.AnnotationEnd, own(v1alpha1.EndWaiting))
+		delete(written.Annotations, v1alpha1.AnnotationEnd)
+		if decided := decide(old, written); !isTerminal(result) && isMarked(old) {
+			result.Status.Phase = decided.Status.Phase
+			annotate(result, v1alpha1.AnnotationMainContainers, decided.Annotations[v1alpha1.AnnotationMainContainers])
+		}
 	}},
 	"admission: records although a rule restarts": {policy: func(_, written, result *corev1.Pod) {
 		if status(written, "main").State.Terminated != nil {

@@ -114,7 +114,7 @@ func (m *model) writeStatus(change func(*corev1.Pod)) {
 	m.written = m.now
 	m.write(func(pod *corev1.Pod) {
 		change(pod)
-		if m.isUndecided() {
+		if m.during(m.scenario.away) {
 			return
 		}
 		written := pod.DeepCopy()
@@ -123,12 +123,6 @@ func (m *model) writeStatus(change func(*corev1.Pod)) {
 			m.bug.policy(m.pod, written, pod)
 		}
 	})
-}
-
-// isUndecided says whether the admission policy is not installed.
-func (m *model) isUndecided() bool {
-	away := m.scenario.awayUntil != 0 && m.now.After(done.Add(-10*time.Second)) && m.now.Before(done.Add(m.scenario.awayUntil))
-	return away || m.scenario.undecidedFor != 0 && m.now.Before(done.Add(m.scenario.undecidedFor))
 }
 
 // write changes the pod. The kubelet receives changes of spec and metadata, but none of the status alone.
@@ -165,6 +159,8 @@ func (m *model) write(change func(*corev1.Pod)) {
 // exit code of a main container that does not count, and a restart that no kubelet makes.
 func (m *model) checkWrite(before, after *corev1.Pod) {
 	switch {
+	case !isTerminal(before) && isTerminal(after) && slices.ContainsFunc(m.kubelet.processes, m.kubelet.mustRun):
+		m.fail("the pod ends before a main container is done, or while a sidecar drains")
 	case isTerminal(before) && after.Status.Phase != before.Status.Phase:
 		m.fail("phase %s becomes %s", before.Status.Phase, after.Status.Phase)
 	case isRecorded(before) && (!isRecorded(after) || after.Status.Phase == corev1.PodFailed):
@@ -187,9 +183,8 @@ func (m *model) checkWrite(before, after *corev1.Pod) {
 
 // succeeded says whether every container that counts has exited 0, and was not disturbed.
 func (m *model) succeeded() bool {
-	view := resolve.View{Sidecars: m.scenario.declared(m.now)}
 	for _, p := range m.kubelet.processes {
-		if !slices.Contains(ignoredBy(view), p.name) && (p.state != "dead" || p.code != 0 || !m.disturbed.IsZero() && p.ended.After(m.disturbed)) {
+		if !slices.Contains(ignoredBy(m.view()), p.name) && (p.state != "dead" || p.code != 0 || !m.disturbed.IsZero() && p.ended.After(m.disturbed)) {
 			return false
 		}
 	}
@@ -221,8 +216,8 @@ func (m *model) create(action plan.Write) result {
 			return conflict
 		}
 	}
-	if m.scenario.denies {
-		return denied
+	if m.during(m.scenario.denies) {
+		return m.denial()
 	}
 	if slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return !r.deleted && r.attempt.Number == action.Attempt }) {
 		return written
@@ -244,6 +239,7 @@ func (m *model) create(action plan.Write) result {
 	}
 	r := &modelCRR{deadline: action.Timeout, attempt: plan.Attempt{
 		Mode: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
+		MainRestarts: action.MainRestarts,
 	}}
 	for _, other := range m.crrs {
 		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
@@ -254,6 +250,18 @@ func (m *model) create(action plan.Write) result {
 	m.crrsChanged()
 	m.kruise.created(r)
 	return written
+}
+
+// denial is what package crr makes of a denial by OpenKruise: it is the answer of a stale cache if a container has just ended.
+func (m *model) denial() result {
+	believes := func(sinceEnd time.Duration) bool { return sinceEnd.Abs() >= minute }
+	if m.bug.believes != nil {
+		believes = m.bug.believes
+	}
+	if end := status(m.pod, "main").State.Terminated; end != nil && !believes(m.now.Sub(end.FinishedAt.Time)) {
+		return conflict
+	}
+	return denied
 }
 
 // delete removes a CRR. It returns false if another CRR has that name.
@@ -283,18 +291,17 @@ func (m *model) finish(r *modelCRR, message string) {
 
 // mark does what package terminator/podphase does.
 func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
-	if m.scenario.deniesMarks {
+	if m.during(m.scenario.deniesMarks) {
 		return denied
 	}
 	if (mark.Succeeded || mark.End == v1alpha1.EndFailed) && m.isStale(read) {
 		return conflict
 	}
 	if mark.End == v1alpha1.EndCRR {
-		for _, s := range m.scenario.sidecars {
-			name := s.sidecar.Container
-			wasKilled := slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return slices.Contains(r.killed, name) })
-			if m.kubelet.process(name).state == "running" && !wasKilled {
-				m.fail("a mark says that %s has stopped, which runs", name)
+		for _, p := range m.kubelet.processes {
+			wasKilled := slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return slices.Contains(r.killed, p.name) })
+			if p.state == "running" && !wasKilled {
+				m.fail("a mark says that %s has stopped, which runs", p.name)
 			}
 		}
 	}
@@ -339,8 +346,8 @@ func (m *model) patchImages(read *corev1.Pod, action plan.Write) result {
 	}
 	swap := plan.Attempt{Mode: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
 	for _, name := range action.Containers {
-		if specOf(m.pod, name).Image == action.Images[name] {
-			m.fail("the image of %s is swapped twice", name)
+		if specOf(m.pod, name).Image == action.Images[name] || m.scenario.smooth && m.scenario.quickUnpullable {
+			m.fail("the image of %s is swapped twice, or for one that cannot be pulled", name)
 		}
 		swap.RestartCounts[name] = -1
 		if st := status(m.pod, name); st.ContainerID != "" {
@@ -367,12 +374,14 @@ type operator struct {
 	m        *model
 	seen     *corev1.Pod // the pod in its cache
 	seenCRRs []plan.Attempt
-	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs.
-	seenVersion, seenCRRsVersion                        int
-	mainsRan                                            bool
-	drainsSince, phaseSince, markedAt, wakeAt, deniedAt time.Time
-	marks                                               []time.Time
-	denied                                              map[v1alpha1.Mode]string
+	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs. The operator waits until its cache
+	// has markVersion, the version of the pod's last mark.
+	seenVersion, seenCRRsVersion, markVersion int
+	mainsRan                                  bool
+	drainsSince, phaseSince, markedAt, wakeAt time.Time
+	marks                                     []time.Time
+	// denied are the modes whose writes were denied in this reconcile.
+	denied map[v1alpha1.Mode]string
 
 	down   bool
 	writes int
@@ -417,7 +426,7 @@ func versionOf(pod *corev1.Pod) int {
 func (o *operator) crrsChanged() {
 	var attempts []plan.Attempt
 	for _, r := range o.m.crrs {
-		if !r.deleted {
+		if !r.deleted && r.attempt.Number <= plan.MaxNumber {
 			attempts = append(attempts, r.attempt)
 		}
 	}
@@ -440,15 +449,15 @@ func (o *operator) markAfter() time.Time {
 
 func (o *operator) snapshot() plan.Snapshot {
 	scenario := o.m.scenario
-	if !o.m.now.Before(o.deniedAt.Add(15 * time.Second)) {
-		o.denied = nil // a denied write is tried again
-	}
 	s := plan.Snapshot{
 		Pod: o.seen, Node: plan.NodeReal, Kubelet: plan.Kubelet{Version: "v1.36.0"},
 		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise},
 		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarkAfter: o.markAfter(), MarkedAt: o.markedAt,
 	}
-	s.View.Mains, s.View.Sidecars = []string{"main"}, scenario.declared(o.m.now)
+	s.View, s.JobUnreadable = o.m.view(), o.m.during(scenario.unreadable)
+	if s.JobUnreadable {
+		s.View = o.m.viewOf(slices.DeleteFunc(slices.Clone(s.View.Sidecars), func(t resolve.Sidecar) bool { return t.DeclaredBy != "" }))
+	}
 	switch {
 	case scenario.virtual:
 		s.Node = plan.NodeVirtual
@@ -474,10 +483,11 @@ func (o *operator) snapshot() plan.Snapshot {
 	return s
 }
 
-// reconcile decides and acts. After a denied write it decides once more.
+// reconcile decides and acts. After a denied write it decides again, without that mode.
 func (o *operator) reconcile() {
-	for range 2 {
-		if o.seen == nil || o.down {
+	o.denied = nil
+	for range 4 {
+		if o.seen == nil || o.down || o.seenVersion < o.markVersion {
 			return
 		}
 		s := o.snapshot()
@@ -533,58 +543,53 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.RequeueAfter > 0 {
 		o.wake(d.RequeueAfter)
 	}
-	for _, write := range d.Writes {
+	for i, write := range d.Writes {
 		if len(write.Containers) > 0 && isDisturbed(s.Pod) && !isTerminal(s.Pod) {
 			o.m.fail("a write ends sidecars of a disturbed pod")
 		}
-		stopped, denied := o.finish(write.Mode, func() result {
-			switch write.Mode {
-			case crr:
-				return o.m.create(write)
-			case image:
-				return o.m.patchImages(s.Pod, write)
-			default:
-				return o.m.mark(s.Pod, *write.Mark)
-			}
-		})
-		if stopped {
-			return denied
+		version, crrs := o.m.version, len(o.m.crrs)
+		answer := o.execute(s.Pod, write)
+		if o.m.version > version || len(o.m.crrs) > crrs {
+			o.writes++
 		}
-		if write.Mark != nil {
-			o.marks, o.markedAt = append(o.marks, o.m.now), o.m.now
+		switch scenario := o.m.scenario; {
+		case answer == denied:
+			o.m.say("operator", "is denied mode %s", write.Mode)
+			if i == 0 {
+				denying(append(slices.Collect(maps.Keys(o.denied)), write.Mode)...)(&s)
+				o.denied = s.Denied
+				return true
+			}
+		case answer == conflict:
+			o.m.say("operator", "gets a conflict: the object has changed")
+			o.wake(time.Second)
+		case scenario.downAfter > 0 && o.writes >= scenario.downAfter:
+			o.m.say("operator", "is down")
+			*o = operator{m: o.m, writes: o.writes, down: true}
+			return false
+		case scenario.crashes && o.m.random.IntN(2) == 0:
+			o.restart()
+			return false
+		case write.Mark != nil:
+			o.marks, o.markedAt, o.markVersion = append(o.marks, o.m.now), o.m.now, o.m.version
+		}
+		if answer != written {
+			break
 		}
 	}
 	return false
 }
 
-// finish writes and handles the answer. It reports whether the reconcile is over, and whether the write was denied.
-func (o *operator) finish(mode v1alpha1.Mode, write func() result) (stopped, isDenied bool) {
-	version, crrs := o.m.version, len(o.m.crrs)
-	answer := write()
-	if o.m.version > version || len(o.m.crrs) > crrs {
-		o.writes++
+// execute makes the write.
+func (o *operator) execute(read *corev1.Pod, write plan.Write) result {
+	switch write.Mode {
+	case crr:
+		return o.m.create(write)
+	case image:
+		return o.m.patchImages(read, write)
+	default:
+		return o.m.mark(read, *write.Mark)
 	}
-	switch answer {
-	case denied:
-		o.m.say("operator", "is denied mode %s", mode)
-		o.denied, o.deniedAt = map[v1alpha1.Mode]string{mode: "denied"}, o.m.now
-		o.wake(15 * time.Second)
-		return true, true
-	case conflict:
-		o.m.say("operator", "gets a conflict: the object has changed")
-		o.wake(time.Second)
-		return true, false
-	}
-	switch s := o.m.scenario; {
-	case s.downAfter > 0 && o.writes >= s.downAfter:
-		o.m.say("operator", "is down")
-		*o = operator{m: o.m, writes: o.writes, down: true}
-		return true, false
-	case s.crashes && o.m.random.IntN(2) == 0:
-		o.restart()
-		return true, false
-	}
-	return false, false
 }
 
 // restart makes the operator forget everything and read the cluster again.

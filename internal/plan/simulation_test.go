@@ -26,7 +26,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
-	seeds = 100
+	seeds = 80
 	// downSeeds is the number of runs of each scenario in which the operator goes down for good.
 	downSeeds = 30
 	horizon   = 40 * time.Minute
@@ -40,22 +40,21 @@ type simulation struct {
 	sidecars []simulated
 	// mainExits are the exit codes of the main container, one of each run: 0 by default. It restarts after 42.
 	mainExits []int32
-	// later are the sidecars as they are declared from ten seconds before the main container ends.
-	later []resolve.Sidecar
+	// edits are changes of the policies, in the order of time. The containers start boot before the main container ends, at least bootTime.
+	edits []edit
+	boot  time.Duration
 
 	virtual, daemonless, kruise bool
 	// forgetful means that the node's provider ignores a pod's labels and annotations, so each of its status writes restores the old
 	// ones. On any virtual node, a status write in flight does so.
 	forgetful bool
-	// awayUntil is how long after the end of the main container the admission policy is back that was removed ten seconds before it.
-	awayUntil time.Duration
-	// undecidedFor is how long after the end of the main container the admission policy is not installed.
-	undecidedFor time.Duration
-	// denies makes OpenKruise's webhook deny every CRR, and deniesMarks the API server every write to pods/status by the operator.
-	// silentFor is how long OpenKruise's daemon does not respond.
-	denies, deniesMarks bool
-	silentFor           time.Duration
-	quickUnpullable     bool
+	// away is when the admission policy is not installed, and unreadable when the operator lacks permission to read the pod's Job.
+	away, unreadable span
+	// denies is when OpenKruise's webhook does not know the pod, and deniesMarks when the API server denies the operator writes to pods/status.
+	denies, deniesMarks span
+	// silentFor is how long after the end of the main container OpenKruise's daemon does not respond.
+	silentFor       time.Duration
+	quickUnpullable bool
 	// lastResort is the operator's flag of mode PodPhase.
 	lastResort bool
 	// interruptedFor is how long after the end of the main container the kubelet receives nothing from the API server. Its
@@ -65,9 +64,10 @@ type simulation struct {
 	nodeBehind time.Duration
 	// lateBy is how long after the end of the main container the operator starts.
 	lateBy time.Duration
-	// disturbed is when the pod is disturbed by the disturbance, before or after the end of the main container.
-	disturbance disturbance
-	disturbed   time.Duration
+	// disturbed is when the pod is disturbed by the disturbance, before or after the end of the main container. A deletion that is announced
+	// at that time is takenBack later, unless that is zero.
+	disturbance          disturbance
+	disturbed, takenBack time.Duration
 	// stale and crashes are each on for half of the seeds. After downAfter writes, the operator is down for good, and endThemselves makes
 	// all sidecars end themselves one minute after the main container.
 	stale, crashes, forged, endThemselves bool
@@ -98,17 +98,53 @@ type simulated struct {
 	sidecar resolve.Sidecar
 }
 
-// declared are the sidecars that the policies declare at the time.
-func (s simulation) declared(now time.Time) []resolve.Sidecar {
-	if len(s.later) > 0 && !now.Before(done.Add(-10*time.Second)) {
-		return s.later
-	}
-	var all []resolve.Sidecar
-	for _, sidecar := range s.sidecars {
-		all = append(all, sidecar.sidecar)
-	}
-	return all
+// edit changes the sidecars that policies declare.
+type edit struct {
+	at       time.Duration // after the end of the main container
+	sidecars []resolve.Sidecar
 }
+
+// later are the sidecars as they are declared from ten seconds before the main container ends.
+func later(sidecars []resolve.Sidecar) []edit { return []edit{{-10 * time.Second, sidecars}} }
+
+// span is a time from one moment to another, after the end of the main container.
+type span struct{ from, to time.Duration }
+
+func until(to time.Duration) span { return span{-forever, to} }
+
+// during reports whether it is that time.
+func (m *model) during(s span) bool {
+	now := m.now.Sub(done)
+	return s.from <= now && now < s.to
+}
+
+// view is what the policies declare now.
+func (m *model) view() resolve.View {
+	var declared []resolve.Sidecar
+	for _, sidecar := range m.scenario.sidecars {
+		declared = append(declared, sidecar.sidecar)
+	}
+	for _, edit := range m.scenario.edits {
+		if m.during(span{edit.at, forever}) {
+			declared = edit.sidecars
+		}
+	}
+	return m.viewOf(declared)
+}
+
+// viewOf makes the containers that are not declared main containers.
+func (m *model) viewOf(declared []resolve.Sidecar) resolve.View {
+	view := resolve.View{Sidecars: declared}
+	for _, p := range m.kubelet.processes {
+		if view.Sidecar(p.name) == nil {
+			view.Mains = append(view.Mains, p.name)
+		}
+	}
+	return view
+}
+
+// injected makes the sidecar one that is declared only while the pod's Job can be read, as all are here that a policy declares.
+func injected(t *resolve.Sidecar) { t.DeclaredBy = resolve.SourcePolicy }
 
 func (s simulation) mainCodes() []int32 {
 	if len(s.mainExits) == 0 {
@@ -127,6 +163,8 @@ const (
 	forever   = 24 * time.Hour
 )
 
+var always = until(forever)
+
 // simulations returns the scenarios by name. Each runs with many seeds.
 func simulations() map[string]simulation {
 	three := func(manners [3]manner, changes ...func(*resolve.Sidecar)) []simulated {
@@ -142,16 +180,61 @@ func simulations() map[string]simulation {
 			{manner: deaf, sidecar: sidecar("c", append(changes, drain(2*minute))...)},
 		}
 	}
+	withWorker := func(m manner) []simulated {
+		return append(one(m), simulated{manner: slow, sidecar: sidecar("worker")})
+	}
+	workerToo, everything := append(oneProxy(), sidecar("worker")), append(sidecarsOf(sidecar("main")), oneProxy()...)
+	undeclared := append(later(nil), edit{30 * time.Second, oneProxy()})
 	all := map[string]simulation{
 		// Whose exit code counts.
 		"Respect: exit code 7 fails the pod":                         {policy: never, sidecars: one(rude, respect), kruise: true, want: failed, maxWrites: 1},
 		"Respect, restarting sidecar, no image: stuck after one CRR": {policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1},
 		"Respect, declared Image, restarting sidecar: exits 0":       {policy: onFailure, sidecars: one(rude, respect, mode(image)), kruise: true, want: succeeded, maxWrites: 1, smooth: true},
-		"exit codes now count":                                       {policy: never, sidecars: one(rude), later: oneProxy(respect), kruise: true, want: failed, maxWrites: 3, smooth: true},
-		"exit codes no longer count":                                 {policy: never, sidecars: one(rude, respect), later: oneProxy(), kruise: true, want: succeeded, maxWrites: 2, smooth: true},
-		"a drain is declared later":                                  {policy: never, sidecars: one(rude), later: oneProxy(drain(minute)), want: succeeded, maxWrites: 3, smooth: true},
+		"exit codes now count":                                       {policy: never, sidecars: one(rude), edits: later(oneProxy(respect)), kruise: true, want: failed, maxWrites: 3, smooth: true},
+		"exit codes no longer count":                                 {policy: never, sidecars: one(rude, respect), edits: later(oneProxy()), kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+		"a drain is declared later":                                  {policy: never, sidecars: one(rude), edits: later(oneProxy(drain(minute))), want: succeeded, maxWrites: 3, smooth: true},
 		"found late":                                                 {policy: never, sidecars: one(rude), lateBy: minute, want: succeeded, maxWrites: 2, smooth: true},
 		"found late, Kruise":                                         {policy: onFailure, sidecars: one(rude), lateBy: minute, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+
+		// Policies that change.
+		"nothing is declared for a while":             {policy: never, sidecars: one(rude), edits: undeclared, want: succeeded, maxWrites: 4, smooth: true},
+		"nothing is declared for a while, Kruise":     {policy: onFailure, sidecars: one(rude), kruise: true, edits: undeclared, want: succeeded, maxWrites: 5},
+		"everything is declared for a while":          {policy: never, sidecars: one(rude), edits: append(later(everything), edit{30 * time.Second, oneProxy()}), want: succeeded, maxWrites: 4, smooth: true},
+		"everything is declared":                      {policy: never, sidecars: one(rude), kruise: true, edits: later(everything), stuck: v1alpha1.ReasonNoMainContainer, maxWrites: 2},
+		"a sidecar becomes a main container and back": {policy: never, sidecars: withWorker(deaf), kruise: true, edits: append(later(oneProxy()), edit{10 * time.Second, workerToo}), want: succeeded, maxWrites: 4, smooth: true},
+		"a main container becomes a sidecar":          {policy: onFailure, sidecars: withWorker(rude), edits: []edit{{-forever, oneProxy()}, {-10 * time.Second, workerToo}}, want: succeeded, maxWrites: 3, smooth: true},
+		"a main container that runs on drains as a sidecar": {
+			policy: never, sidecars: withWorker(rude), want: succeeded, maxWrites: 3, smooth: true,
+			edits: []edit{{-forever, oneProxy()}, {5 * time.Second, append(oneProxy(), sidecar("worker", drain(minute)))}},
+		},
+		"a swapped sidecar becomes a main container": {
+			policy: onFailure, kruise: true, edits: []edit{{10 * time.Second, oneProxy()}}, want: succeeded, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(image))}, {manner: deaf, sidecar: sidecar("proxy")}},
+		},
+		"a drain is cut short": {policy: never, sidecars: one(rude, drain(10*minute)), edits: []edit{{30 * time.Second, oneProxy()}}, want: succeeded, maxWrites: 2, smooth: true},
+		"changes too often, exit codes no longer count": {
+			policy: never, sidecars: one(rude, noImage), want: succeeded, maxWrites: 5, smooth: true,
+			edits: []edit{{-18 * time.Second, oneProxy(noImage, drain(1))}, {-17 * time.Second, oneProxy(noImage, respect)}, {-16 * time.Second, oneProxy(noImage)}},
+		},
+		"changes too often, a sidecar becomes a main": {
+			policy: never, sidecars: withWorker(deaf), boot: 3 * minute, want: succeeded, maxWrites: 4, smooth: true,
+			edits: []edit{{-162 * time.Second, oneProxy()}, {-161 * time.Second, workerToo}, {-160 * time.Second, oneProxy()}},
+		},
+
+		// The Job cannot be read, so that injected containers count as main containers.
+		"the Job is unreadable for a while":           {policy: never, sidecars: one(flaky, injected), unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 1, smooth: true},
+		"the Job is unreadable for a while, Kruise":   {policy: onFailure, sidecars: one(rude, injected), kruise: true, unreadable: span{-10 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 2, smooth: true},
+		"the Job is unreadable at first":              {policy: never, sidecars: one(rude, injected), unreadable: until(20 * time.Second), want: succeeded, maxWrites: 2, smooth: true},
+		"the Job is unreadable, exit codes now count": {policy: never, sidecars: one(rude), kruise: true, unreadable: always, edits: later(oneProxy(respect)), want: failed, maxWrites: 3, smooth: true},
+		"the Job of one of two is unreadable, exit codes now count": {
+			policy: never, kruise: true, unreadable: span{-12 * time.Second, 20 * time.Second}, want: succeeded, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: polite, sidecar: sidecar("a")}, {manner: flaky, sidecar: sidecar("b", injected)}},
+			edits:    later([]resolve.Sidecar{sidecar("a", respect), sidecar("b", injected)}),
+		},
+		"the Job of one of two is unreadable": {
+			policy: never, unreadable: until(20 * time.Second), want: succeeded, maxWrites: 3, smooth: true,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: deaf, sidecar: sidecar("b", injected, drain(minute))}},
+		},
 
 		// Restart rules, which only the operator evaluates.
 		"the main restarts by a rule":         {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), want: succeeded, maxWrites: 2, smooth: true},
@@ -165,7 +248,9 @@ func simulations() map[string]simulation {
 		"silent daemon that recovers: the CRR ends it late":    {policy: never, sidecars: one(polite, respect), kruise: true, silentFor: 10 * minute, want: succeeded, maxWrites: 8},
 		"silent daemon: the phase ends the sidecar":            {policy: never, sidecars: one(deaf), kruise: true, silentFor: forever, want: succeeded, maxWrites: 3},
 		"silent daemon, the phase is a last resort: the image": {policy: never, sidecars: one(deaf), kruise: true, silentFor: forever, lastResort: true, want: succeeded, maxWrites: 3},
-		"OpenKruise's webhook denies CRRs: the phase":          {policy: never, sidecars: one(rude), kruise: true, denies: true, want: succeeded, maxWrites: 2, smooth: true},
+		"OpenKruise's webhook denies CRRs: the phase":          {policy: never, sidecars: one(rude), kruise: true, denies: always, want: succeeded, maxWrites: 2, smooth: true},
+		"OpenKruise denies CRRs, the node's clock is ahead":    {policy: never, sidecars: one(rude), kruise: true, denies: always, nodeBehind: -3 * time.Hour, want: succeeded, maxWrites: 2, smooth: true},
+		"OpenKruise's cache is stale":                          {policy: onFailure, sidecars: one(polite), kruise: true, denies: until(3 * time.Second), lastResort: true, quickUnpullable: true, want: succeeded, maxWrites: 2, smooth: true},
 
 		// The kubelet sees the phase late.
 		"kubelet sees the phase 28 s late":                 {policy: never, sidecars: one(rude), interruptedFor: 28 * time.Second, want: succeeded, maxWrites: 1, smooth: true},
@@ -176,22 +261,26 @@ func simulations() map[string]simulation {
 		"kubelet restarts a sidecar until it sees the end": {policy: onFailure, sidecars: one(rude), kruise: true, interruptedFor: minute, want: succeeded, maxWrites: 2, smooth: true},
 
 		// The admission policy is not installed.
-		"not decided: the image":                          {policy: never, sidecars: one(rude), undecidedFor: forever, want: succeeded, alone: true, maxWrites: 3, smooth: true},
-		"not decided, Kruise: the image":                  {policy: never, sidecars: one(rude), kruise: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 2, smooth: true},
-		"not decided, Kruise, no image: exit 7 counts":    {policy: never, sidecars: one(rude, noImage), kruise: true, undecidedFor: forever, want: failed, maxWrites: 2, smooth: true},
-		"not decided, sidecar fails first":                {policy: never, sidecars: one(crashing), kruise: true, undecidedFor: forever, want: failed, maxWrites: 1, smooth: true},
-		"not decided, restart rules":                      {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 2, smooth: true},
-		"not decided, declared PodPhase: stuck":           {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: forever, stuck: v1alpha1.ReasonOutcomeNotDecided, maxWrites: 2},
-		"not decided, failed main, only the phase":        {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), undecidedFor: forever, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 2},
-		"decided from ten minutes on: marked again":       {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: 10 * minute, want: succeeded, maxWrites: 4, smooth: true},
-		"the policy is away when the main ends":           {policy: never, sidecars: one(rude), awayUntil: 10 * time.Second, want: succeeded, maxWrites: 6},
-		"decided from before the end of the main on":      {policy: never, sidecars: one(rude), undecidedFor: -5 * time.Second, want: succeeded, maxWrites: 4, smooth: true},
-		"marks are denied: the image":                     {policy: never, sidecars: one(rude), kruise: true, deniesMarks: true, want: succeeded, alone: true, maxWrites: 1, smooth: true},
-		"not decided, virtual node that forgets the mark": {policy: never, sidecars: one(rude), virtual: true, forgetful: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 12, smooth: true},
+		"not decided: the image":                          {policy: never, sidecars: one(rude), away: always, want: succeeded, alone: true, maxWrites: 3, smooth: true},
+		"not decided, Kruise: the image":                  {policy: never, sidecars: one(rude), kruise: true, away: always, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"not decided, Kruise, no image: exit 7 counts":    {policy: never, sidecars: one(rude, noImage), kruise: true, away: always, want: failed, maxWrites: 2, smooth: true},
+		"not decided, sidecar fails first":                {policy: never, sidecars: one(crashing), kruise: true, away: always, want: failed, maxWrites: 1, smooth: true},
+		"not decided, restart rules":                      {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, away: always, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"not decided, declared PodPhase: stuck":           {policy: never, sidecars: one(rude, mode(podPhase), noFallback), away: always, stuck: v1alpha1.ReasonOutcomeNotDecided, maxWrites: 2},
+		"not decided, failed main, only the phase":        {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), away: always, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 2},
+		"decided from ten minutes on: marked again":       {policy: never, sidecars: one(rude, mode(podPhase), noFallback), away: until(10 * minute), want: succeeded, maxWrites: 4, smooth: true},
+		"the policy is away when the main ends":           {policy: never, sidecars: one(rude), away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 6},
+		"the policy is away when the main ends, no image": {policy: never, sidecars: one(rude, noImage), away: span{-10 * time.Second, 10 * minute}, want: succeeded, maxWrites: 4},
+		"marks are denied at first":                       {policy: never, sidecars: one(crashing), deniesMarks: until(-10 * time.Second), want: succeeded, maxWrites: 1, smooth: true},
+		"marks are denied until the main has ended":       {policy: onFailure, sidecars: one(rude, noImage), deniesMarks: until(5 * minute), want: succeeded, maxWrites: 3, smooth: true},
+		"decided from before the end of the main on":      {policy: never, sidecars: one(rude), away: until(-5 * time.Second), want: succeeded, maxWrites: 4, smooth: true},
+		"marks are denied: the image":                     {policy: never, sidecars: one(rude), kruise: true, deniesMarks: always, want: succeeded, alone: true, maxWrites: 1, smooth: true},
+		"not decided, virtual node that forgets the mark": {policy: never, sidecars: one(rude), virtual: true, forgetful: true, away: always, want: succeeded, alone: true, maxWrites: 12, smooth: true},
 
 		// Nodes.
 		"virtual node: the image":                         {policy: never, sidecars: one(deaf), virtual: true, want: succeeded, maxWrites: 2, smooth: true},
 		"virtual node, sidecar fails first":               {policy: never, sidecars: one(crashing), virtual: true, want: succeeded, maxWrites: 1, smooth: true},
+		"virtual node, sidecar restarts after the main":   {policy: onFailure, sidecars: one(flaky), virtual: true, want: succeeded, maxWrites: 2, smooth: true},
 		"virtual node, unpullable quick-exit image":       {policy: onFailure, sidecars: one(polite), virtual: true, quickUnpullable: true, want: succeeded, maxWrites: 2},
 		"no daemon on the node: the phase":                {policy: never, sidecars: one(rude), daemonless: true, kruise: true, want: succeeded, maxWrites: 1, smooth: true},
 		"no daemon on the node, mode Image":               {policy: never, sidecars: one(rude, mode(image)), daemonless: true, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
@@ -246,9 +335,11 @@ func simulations() map[string]simulation {
 		"failed main, sidecar failed before":       {policy: never, mainExits: []int32{3}, sidecars: one(crashing), kruise: true, want: failed, maxWrites: 1, smooth: true},
 
 		// Drains and clocks.
-		"no usable mode: stuck":    {policy: never, sidecars: one(polite, respect), stuck: v1alpha1.ReasonNoUsableMode},
-		"drain, node clock behind": {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: 10 * minute, want: succeeded, maxWrites: 2},
-		"drain, node clock ahead":  {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: -10 * minute, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+		"no usable mode: stuck":      {policy: never, sidecars: one(polite, respect), stuck: v1alpha1.ReasonNoUsableMode},
+		"a restarted sidecar drains": {policy: onFailure, sidecars: one(flaky, drain(minute)), want: succeeded, maxWrites: 2, smooth: true},
+		"a deletion is taken back":   {policy: never, sidecars: one(rude, noImage), disturbance: deletion, disturbed: -3 * time.Second, takenBack: 20 * time.Second, want: succeeded, maxWrites: 2},
+		"drain, node clock behind":   {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: 10 * minute, want: succeeded, maxWrites: 2},
+		"drain, node clock ahead":    {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: -10 * minute, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
 	}
 	for _, at := range []time.Duration{-3 * time.Second, 20 * time.Second} {
 		for _, kind := range []disturbance{eviction, deletion, deadline} {
@@ -315,8 +406,11 @@ func (m *model) simulate() {
 	m.kubelet.boot()
 	m.operator.podChanged(m.pod)
 	s := m.scenario
-	if len(s.later) > 0 {
-		m.at(-10*time.Second, m.operator.reconcile)
+	if s.forged {
+		m.crrsChanged()
+	}
+	for _, edit := range s.edits {
+		m.at(edit.at, m.operator.reconcile)
 	}
 	if s.lateBy > 0 {
 		m.operator.down = true
@@ -328,7 +422,14 @@ func (m *model) simulate() {
 	case deletion:
 		m.at(s.disturbed, func() {
 			m.writeStatus(func(pod *corev1.Pod) { condition(corev1.DisruptionTarget)(&plan.Snapshot{Pod: pod}) })
-			m.write(func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: m.now} })
+			if s.takenBack == 0 {
+				m.write(func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: m.now} })
+				return
+			}
+			m.at(s.takenBack, func() {
+				m.disturbed = time.Time{}
+				m.writeStatus(func(pod *corev1.Pod) { *pod = *undisturbed(pod) })
+			})
 		})
 	case deadline:
 		m.at(s.disturbed, func() { m.disturbed = m.now; m.kubelet.kill("DeadlineExceeded") })
@@ -338,7 +439,7 @@ func (m *model) simulate() {
 
 // newModel returns the scenario's cluster before its start.
 func newModel(s simulation, seed uint64) *model {
-	m := &model{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-bootTime)}
+	m := &model{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-max(s.boot, bootTime))}
 	main := creating("main")
 	if len(s.mainExits) > 1 {
 		main = main.restarting(corev1.ContainerRestartPolicyNever, rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42))
@@ -361,9 +462,12 @@ func newModel(s simulation, seed uint64) *model {
 		annotate(m.pod, v1alpha1.AnnotationIgnoredExitCodes, own("main"))
 		annotate(m.pod, v1alpha1.AnnotationEnd, own(v1alpha1.EndPodPhase))
 		annotate(m.pod, v1alpha1.AnnotationMainContainers, own(v1alpha1.MainsSucceeded))
+		for _, number := range []int{plan.MaxNumber, plan.MaxNumber + 1} {
+			m.crrs = append(m.crrs, &modelCRR{attempt: finished(crrAttempt(number, "main"), -bootTime, "forged")})
+		}
 	}
 	m.pod.Status.Phase = corev1.PodPending
-	m.pod.Status.StartTime = &metav1.Time{Time: m.now}
+	m.pod.CreationTimestamp, m.pod.Status.StartTime = metav1.NewTime(m.now), &metav1.Time{Time: m.now}
 	if s.disturbance == deadline {
 		seconds := int64((s.disturbed + bootTime) / time.Second)
 		m.pod.Spec.ActiveDeadlineSeconds = &seconds
@@ -419,7 +523,8 @@ func (m *model) judge() {
 // outcome is still that of the containers that count, and a pod that was marked in advance ends at once.
 func TestSimulationOperatorDown(t *testing.T) {
 	for name, scenario := range simulations() {
-		if scenario.undecidedFor != 0 || scenario.awayUntil != 0 || scenario.lateBy > 0 || len(scenario.later) > 0 || len(scenario.mainExits) > 1 || scenario.deniesMarks {
+		changes := scenario.away != span{} || scenario.unreadable != span{} || scenario.deniesMarks != span{} || len(scenario.edits) > 0 || scenario.takenBack > 0
+		if changes || scenario.lateBy > 0 || len(scenario.mainExits) > 1 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -441,7 +546,7 @@ func (m *model) judgeAlone() {
 	s := m.scenario
 	want := succeeded
 	for _, p := range m.kubelet.processes {
-		declared := resolve.View{Sidecars: s.declared(m.now)}.Sidecar(p.name)
+		declared := m.view().Sidecar(p.name)
 		if counts := declared == nil || declared.ExitCodePolicy == v1alpha1.ExitCodePolicyRespect; counts && p.code != 0 {
 			want = failed
 		}
