@@ -86,7 +86,7 @@ func ParseIgnoredExitCodes(value string, uid types.UID) []string {
 	if !own || list == "" {
 		return nil
 	}
-	return strings.Split(list, ",")
+	return strings.SplitN(list, ",", MaxContainers+1) // as the admission policy does
 }
 
 // endOf returns how the pod ends by its phase: v1alpha1.EndPodPhase, EndFailed or "".

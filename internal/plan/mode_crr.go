@@ -75,13 +75,18 @@ func (s *situation) crrFailed(attempt Attempt, container string) string {
 	return ""
 }
 
+// mayMarkEnded reports whether a mark may say that the sidecars of the pod have ended: the decision writes nothing else, and the pod's outcome
+// is recorded.
+func (p podPlan) mayMarkEnded(decision *Decision) bool {
+	return len(decision.Writes) == 0 && !p.AssumeMarked && MainsRecorded(p.Pod) && !HasTerminalPhase(p.Pod)
+}
+
 // markStopped marks a recorded pod as ended once OpenKruise reports that it has stopped all sidecars. A kubelet that reports an ignored
 // exit code late would keep phase Failed of its own (docs/design/0002-outcome-at-the-api-server.md), or restart the container. Nothing is
 // marked where mode PodPhase would not end the pod either.
 func (p podPlan) markStopped(decision *Decision) {
 	end := ownValue(p.Pod, v1alpha1.AnnotationEnd)
-	if len(decision.Writes) > 0 || !MainsRecorded(p.Pod) || end == v1alpha1.EndCRR || endOf(p.Pod) != "" || HasTerminalPhase(p.Pod) ||
-		len(p.Pod.Spec.ResourceClaims) > 0 {
+	if !p.mayMarkEnded(decision) || end == v1alpha1.EndCRR || endOf(p.Pod) != "" || len(p.Pod.Spec.ResourceClaims) > 0 {
 		return
 	}
 	for _, sidecar := range p.open {

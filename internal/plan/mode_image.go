@@ -238,7 +238,7 @@ func (p podPlan) markSwapped(decision *Decision) {
 			return a.Mode == v1alpha1.ModeImage && a.covers(sidecar.Container)
 		})
 	}
-	if decision.Stage != StageStuck || len(decision.Writes) > 0 || p.AssumeMarked || !MainsRecorded(p.Pod) || HasTerminalPhase(p.Pod) ||
+	if decision.Stage != StageStuck || !p.mayMarkEnded(decision) ||
 		slices.ContainsFunc(p.open, func(sidecar resolve.Sidecar) bool { return !waits(sidecar) }) || !p.canMark() {
 		return
 	}
