@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // Images on the cluster's nodes.
@@ -53,13 +53,13 @@ var Connect = sync.OnceValues(connect)
 
 func connect() (*Cluster, error) {
 	log.SetLogger(logr.Discard())
-	repository, err := findRepository()
+	repository, err := layout.Repository()
 	if err != nil {
 		return nil, err
 	}
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		kubeconfig = filepath.Join(repository, ".cluster", "kubeconfig")
+		kubeconfig = layout.In(repository).AdminKubeconfig()
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -84,7 +84,7 @@ func connect() (*Cluster, error) {
 
 // KubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
 func (c *Cluster) KubectlProgram() string {
-	program := filepath.Join(c.Repository, ".cluster", "bin", "kubectl")
+	program := layout.In(c.Repository).Kubectl()
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
@@ -100,22 +100,4 @@ func (c *Cluster) TryKubectl(ctx context.Context, arguments ...string) (string, 
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	output, err := command.CombinedOutput()
 	return string(output), err
-}
-
-// findRepository returns the nearest parent directory with go.mod.
-func findRepository() (string, error) {
-	directory, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the working directory: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
-			return directory, nil
-		}
-		parent := filepath.Dir(directory)
-		if parent == directory {
-			return "", errors.New("no go.mod in any parent directory")
-		}
-		directory = parent
-	}
 }

@@ -243,10 +243,7 @@ func (e *environment) launch(ctx context.Context, path string, with func(kubecon
 }
 
 // tail is the end of the log.
-func (p *program) tail() string {
-	content, _ := os.ReadFile(p.log)
-	return "its log ends:\n" + string(content[max(0, len(content)-3000):])
-}
+func (p *program) tail() string { return "its log ends:\n" + process.Tail(p.log, 30) }
 
 // usage is what a process has used.
 type usage struct {

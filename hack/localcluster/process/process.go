@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,4 +141,14 @@ func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(context.Context) (bool, error) { return !identity.Alive(), nil })
 	return err == nil
+}
+
+// Tail returns the last lines of a log, or why there is none.
+func Tail(log string, lines int) string {
+	content, err := os.ReadFile(log)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
