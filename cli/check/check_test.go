@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sidecar-termination/operator/cli/output"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -29,7 +28,7 @@ func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker
 		t.Fatal(err)
 	}
 	c := &checker{
-		Live:      &source.Live{Client: fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build()},
+		Client:    fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build(),
 		namespace: settings.Namespace, version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
 	}
 	if c.settings, err = settings.Parse(flags); err != nil {

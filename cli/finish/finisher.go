@@ -42,7 +42,8 @@ type finisher struct {
 	result   *result
 }
 
-func (o *options) newFinisher(cluster client.Client, from *source.Source) *finisher {
+func (o *options) newFinisher(from *source.Source) *finisher {
+	cluster := from.Client
 	if o.dryRun == dryRunServer {
 		cluster = client.NewDryRunClient(cluster)
 	}

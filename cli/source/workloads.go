@@ -18,7 +18,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// Workload is an object of a kind other than Pod, Job and CronJob, and its pod templates.
+// Workload is the pod templates of an object, or the pod that it is.
 type Workload struct {
 	Templates []WorkloadTemplate
 	// Gaps say what of the object could not be read.
