@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -102,12 +103,13 @@ func (c *checker) checkAuthors(context.Context) error {
 	var unchecked []string
 	total := 0
 	for _, policy := range c.policies {
-		if policy.spec.Enforcement == v1alpha1.EnforcementDryRun {
+		if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
 			continue
 		}
 		total++
 		if isUnchecked(policy, c.admissionSince) {
-			unchecked = append(unchecked, policy.title)
+			title, _ := named(policy.Ref)
+			unchecked = append(unchecked, title)
 		}
 	}
 	known := false
@@ -125,10 +127,10 @@ func (c *checker) checkAuthors(context.Context) error {
 }
 
 // isUnchecked reports whether the policy was last changed before an admission policy for its author was enforced.
-func isUnchecked(policy policy, since map[string]time.Time) bool {
-	changed := lastChanged(policy.object)
+func isUnchecked(policy explain.Policy, since map[string]time.Time) bool {
+	changed := lastChanged(policy.Object)
 	for name, created := range since {
-		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.spec.PrePull != nil)
+		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.Spec.PrePull != nil)
 		if applies && changed.Before(created.Add(admissionLag)) {
 			return true
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -101,7 +103,7 @@ func TestUncheckedPolicies(t *testing.T) {
 		object := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{
 			CreationTimestamp: metav1.NewTime(installed.Add(tc.created)), ManagedFields: tc.fields,
 		}}
-		if got := isUnchecked(policy{object: object, spec: &v1alpha1.PolicySpec{PrePull: tc.prePull}}, since); got != tc.want {
+		if got := isUnchecked(explain.Policy{Policy: resolve.Policy{Spec: &v1alpha1.PolicySpec{PrePull: tc.prePull}}, Object: object}, since); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -35,7 +36,7 @@ type checker struct {
 
 	// These are results of checks, for later checks.
 	admissionSince map[string]time.Time // when both an admission policy and its binding existed; nil if they are unreadable
-	policies       []policy
+	policies       []explain.Policy
 	kruiseServed   bool
 
 	current check

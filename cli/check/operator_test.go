@@ -110,9 +110,9 @@ func TestPoliciesOfOtherNamespacesAreNotChecked(t *testing.T) {
 	}
 	var got []string
 	for _, policy := range policies {
-		got = append(got, policy.title)
+		got = append(got, policy.Ref.Namespace+"/"+policy.Ref.Name)
 	}
-	if diff := cmp.Diff([]string{"policy batch/mesh", "policy etl/mesh"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"batch/mesh", "etl/mesh"}, got); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 }
