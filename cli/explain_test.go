@@ -222,19 +222,9 @@ func TestExplainWithFewPermissions(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job,
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"", "batch", v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pods"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pods"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "pods"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "paul"}}})
+	create(t, c, newPolicy(namespace), job)
+	grant(t, c, namespace, "olga", rbacv1.PolicyRule{APIGroups: []string{"", "batch", v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
+	grant(t, c, namespace, "paul", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}})
 	runPod(t, c, job)
 	wantCommand(t, "an owner of a namespace", "explain job/job -n "+namespace+" --as olga", 1, "Overdue",
 		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list clustersidecarterminationpolicies")

@@ -510,6 +510,10 @@ func TestMethodsByNodeType(t *testing.T) {
 		"restartPolicy Always": {func(w *fixture) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways },
 			[]string{"any node[]"}},
 		"only sidecars": {func(w *fixture) { w.policy(asIs, "main") }, []string{"any node[]"}},
+		"an operator without OpenKruise": {func(w *fixture) {
+			w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
+			w.operator.NodeKindRules.All = plan.NodeReal
+		}, []string{"real node[PodPhase Image]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
@@ -552,28 +556,6 @@ func TestDescribePolicy(t *testing.T) {
 	invalid := explain.DescribePolicy(explain.Policy{Policy: w.Policies[1], Invalid: errors.New("cannot be parsed")}, nil, w.operator)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
-	}
-}
-
-func TestPodOfAnotherNamespaceIsIgnored(t *testing.T) {
-	w := newFixture()
-	w.operator.WatchNamespaces = []string{"etl", "web"}
-	w.live(time.Hour, 0)
-	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-	const want = "the operator does not watch namespace batch, but only etl, web"
-	if report.Stage != plan.StageIgnored || report.Reason != v1alpha1.ReasonNamespaceNotWatched || report.Message != want {
-		t.Errorf("got %s %s: %s", report.Stage, report.Reason, report.Message)
-	}
-}
-
-func TestMethodsWithoutOpenKruise(t *testing.T) {
-	w := newFixture()
-	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
-	w.operator.NodeKindRules.All = plan.NodeReal
-	w.policy(asIs, "proxy")
-	nodes := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Nodes
-	if len(nodes) != 1 || nodes[0].NodeType != "real node" || *nodes[0].OpenKruise {
-		t.Errorf("got %+v", nodes)
 	}
 }
 
