@@ -14,8 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,10 +36,6 @@ type Cluster struct {
 	Config *rest.Config
 	// Client reads and writes API objects, never from a cache.
 	Client client.Client
-	// Dynamic watches kinds that the cluster serves at times.
-	Dynamic dynamic.Interface
-	// Clientset serves what Client does not, such as the logs of pods.
-	Clientset kubernetes.Interface
 	// Repository is the root of the operator's repository.
 	Repository string
 	// Kubeconfig is the path of the administrator's kubeconfig.
@@ -72,14 +66,11 @@ func connect() (*Cluster, error) {
 	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
 		return nil, fmt.Errorf("register the types: %w", err)
 	}
-	direct, failed := client.New(config, client.Options{Scheme: types})
-	watching, err := dynamic.NewForConfig(config)
-	failed = errors.Join(failed, err)
-	clientset, err := kubernetes.NewForConfig(config)
-	if err := errors.Join(failed, err); err != nil {
+	direct, err := client.New(config, client.Options{Scheme: types})
+	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Cluster{Config: config, Client: direct, Dynamic: watching, Clientset: clientset, Repository: repository, Kubeconfig: kubeconfig}, nil
+	return &Cluster{Config: config, Client: direct, Repository: repository, Kubeconfig: kubeconfig}, nil
 }
 
 // KubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
