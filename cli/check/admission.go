@@ -21,7 +21,7 @@ import (
 // checkAdmission finds admission policies that are missing, have been changed or do not apply to the operator. It sets admissionSince
 // for the checks that follow.
 func (c *checker) checkAdmission(ctx context.Context) error {
-	policies, err := c.admissionPolicies()
+	policies, err := shipped.AdmissionPolicies(c.settings.Capabilities) // that the operator needs by its flags
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,6 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
 	return nil
-}
-
-// admissionPolicies are the policies that the operator needs by its flags.
-func (c *checker) admissionPolicies() ([]shipped.AdmissionPolicy, error) {
-	return shipped.AdmissionPolicies(c.settings.Capabilities)
 }
 
 // reportAdmission warns of an admission policy that is not as shipped.

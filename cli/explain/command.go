@@ -90,10 +90,12 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.write(cmd.OutOrStdout(), o.format); err != nil {
+	findings := r.findings()
+	r.Summary = explain.Summarize(findings)
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
 		return err
 	}
-	return o.failOn.Judge(r.worst())
+	return o.failOn.Judge(explain.Worst(findings))
 }
 
 // offline explains every object in the manifests. Its text leaves out policies that the reports on pods name.

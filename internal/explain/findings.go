@@ -124,7 +124,11 @@ func (x *explainer) checkDecision() {
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
 	if d.BackoffLimitRisk {
-		x.backoffLimitRisk(imagesSwapped(d.Writes))
+		swapped := 0
+		for _, write := range d.Writes {
+			swapped += len(write.Images)
+		}
+		x.backoffLimitRisk(swapped)
 	}
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
@@ -299,8 +303,6 @@ func finding(severity Severity, reason v1alpha1.Reason, container, message strin
 // isWatched reports whether the operator watches the pod's namespace.
 func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
 
-func (x *explainer) notWatched() string { return notWatched(x.operator, x.Pod.Pod.Namespace) }
-
 // maxNamespaces limits the namespaces that a message lists.
 const maxNamespaces = 5
 
@@ -313,6 +315,6 @@ func notWatched(operator settings.Decisions, namespace string) string {
 // sidecar to end.
 func (x *explainer) checkNamespace() {
 	if !x.isWatched() && IsJobType(x.Pod.Pod) && len(x.Pod.Pod.Spec.Containers)+len(x.Injected) > 1 {
-		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", x.notWatched())
+		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", notWatched(x.operator, x.Pod.Pod.Namespace))
 	}
 }

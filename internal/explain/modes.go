@@ -200,15 +200,6 @@ func severityOf(reason v1alpha1.Reason) Severity {
 	return SeverityWarning
 }
 
-// imagesSwapped counts the images that the actions swap.
-func imagesSwapped(actions []plan.Write) int {
-	count := 0
-	for _, action := range actions {
-		count += len(action.Images)
-	}
-	return count
-}
-
 // backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.
 func (x *explainer) backoffLimitRisk(swapped int) {
 	tried := slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode == v1alpha1.ModeImage })

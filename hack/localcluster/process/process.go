@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,4 +153,19 @@ func Tail(log string, lines int) string {
 	}
 	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Ports from firstPort are outside of Linux's ephemeral port range (net.ipv4.ip_local_port_range), so that no connection takes
+// the port of a process while it restarts.
+const firstPort, ports = 20000, 10000
+
+// FreeAddress returns an unused loopback address.
+func FreeAddress() (address string, err error) {
+	for range 100 {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))); err == nil {
+			return listener.Addr().String(), listener.Close()
+		}
+	}
+	return "", fmt.Errorf("find a free address: %w", err)
 }
