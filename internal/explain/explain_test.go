@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podinput"
@@ -27,7 +28,7 @@ import (
 )
 
 // noon is the time of the tests.
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var noon = podtest.Noon
 
 // fixture is the template of a Job with main and proxy, on a cluster with OpenKruise and no virtual nodes.
 type fixture struct {
@@ -104,12 +105,9 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	if code != 0 {
 		w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
 	}
-	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-ago))}}},
-		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
-			StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}},
-	}}
+	main := podtest.Ended("main", code)
+	main.State.Terminated.FinishedAt = metav1.NewTime(noon.Add(-ago))
+	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{main, podtest.Running("proxy")}}
 }
 
 // unmark makes the pod one that the operator has not marked yet.
