@@ -18,12 +18,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
-// Why the operator ignores a pod.
-const (
-	restartPolicyAlways = "restartPolicy is Always, the default of pods; the operator acts on pods with Never or OnFailure only"
-	noMainContainer     = "every container is declared a sidecar, so the operator cannot know when the pod is done"
-)
-
 // overdue is the delay after which a missing action is a finding.
 const overdue = 45 * time.Second
 
@@ -32,13 +26,14 @@ func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
 	if !IsJobType(x.Pod.Pod) {
-		if len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0 {
-			x.add(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways)
+		declares := len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
+		if declares && x.next.Reason == v1alpha1.ReasonRestartPolicyAlways {
+			x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
 		}
 		return
 	}
-	if len(x.view.Sidecars) > 0 && len(x.view.Mains) == 0 {
-		x.add(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", noMainContainer)
+	if x.next.Reason == v1alpha1.ReasonNoMainContainer {
+		x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
 	}
 	if !x.isFinished() {
 		x.checkDryRun()

@@ -67,9 +67,10 @@ type explainer struct {
 	now        time.Time
 	resolution resolve.Resolution
 	view       resolve.View
-	decision   plan.Decision
-	missing    []missingContainers
-	found      []Finding
+	// next is what plan decides about the pod or the template, and decision the same for pods that the operator watches.
+	next, decision plan.Decision
+	missing        []missingContainers
+	found          []Finding
 }
 
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
@@ -94,8 +95,9 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
 		Events: pod.Events, now: now, input: pod, overrides: x.resolution.Overrides,
 	}
+	x.next = plan.Next(x.snapshot(), x.now)
 	if !pod.Template {
-		x.decision = plan.Next(x.snapshot(), x.now)
+		x.decision = x.next
 		if !x.isWatched() {
 			x.decision = plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNamespaceNotWatched, Message: notWatched(operator, pod.Pod.Namespace)}
 		}
