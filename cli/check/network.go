@@ -98,7 +98,8 @@ func restrictsPort(policies []networkingv1.NetworkPolicy, deployment *appsv1.Dep
 	for i := range policies {
 		spec := &policies[i].Spec
 		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
-		if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || !slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+		selects := err == nil && selector.Matches(labels.Set(deployment.Spec.Template.Labels))
+		if !selects || !slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 			continue
 		}
 		restricted = true

@@ -74,7 +74,8 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()
 	other := manifest.Object == nil && len(manifest.Mistakes) == 0 // of a kind that is not decoded
-	if other && (source.MakesNoFinishingPods(kind) || slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) })) {
+	ignored := slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) })
+	if other && (ignored || source.MakesNoFinishingPods(kind)) {
 		return nil
 	}
 	workload, err := l.Workload(ctx, manifest)

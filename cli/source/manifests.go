@@ -88,7 +88,7 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 		builder = builder.Stream(stdin, "standard input")
 	}
-	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
+	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
 	if err != nil {
 		return Manifests{}, err
 	}
@@ -121,12 +121,8 @@ func LocalBuilder() *resource.Builder {
 }
 
 // Decode decodes and checks the objects that a LocalBuilder reads. Objects without a namespace get the given one. The operator has no flags
-// besides those of the command line.
-func Decode(ctx context.Context, builder *resource.Builder, namespace string) (Manifests, error) {
-	return decode(ctx, builder, namespace, false)
-}
-
-func decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
+// besides those of the command line. It may correct mistakes as Files.Correct does.
+func Decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return Manifests{}, err
