@@ -350,7 +350,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	must(t, c.Status().Update(t.Context(), ready))
 	wantCommand(t, "OpenKruise as it should be", "check --fail-on=warning", 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
-	grant(t, c, "reader",
+	grant(t, c, "", "reader",
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"}})
@@ -364,7 +364,7 @@ func checkNetwork(t *testing.T, c client.Client, namespace string) {
 	if strings.Contains(out, "loses its network") {
 		t.Errorf("unexpected network plugin:\n%s", out)
 	}
-	grant(t, c, "visitor", rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}})
+	grant(t, c, "", "visitor", rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}})
 	const unreadable = "warning you may not read DaemonSets, which identify the network plugin"
 	out = checkUntil(t, "the visitor may read policies", unreadable, 0, "--as", "visitor")
 	if strings.Count(out, "which identify the network") != 1 {

@@ -222,18 +222,18 @@ func TestExplainWithFewPermissions(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job,
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"", "batch", v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}}})
+	create(t, c, newPolicy(namespace), job)
+	grant(t, c, namespace, "olga", rbacv1.PolicyRule{APIGroups: []string{"", "batch", v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
+	grant(t, c, namespace, "paul", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}})
 	runPod(t, c, job)
 	wantCommand(t, "an owner of a namespace", "explain job/job -n "+namespace+" --as olga", 1, "Overdue",
 		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list clustersidecarterminationpolicies")
 	wantCommand(t, "another namespace", "explain job/job -n default --as olga", 2, "error: jobs.batch", "forbidden")
 	wantCommand(t, "lint", "lint -n "+namespace+" --as olga", 0, "Checked 1 workload: no findings")
+	out := wantCommand(t, "a reader of pods, but not of Jobs", "explain pods -n "+namespace+" --as=paul", 1, "MayHang")
+	if strings.Contains(out, "may not read namespace job:") {
+		t.Errorf("a Job that the user may not read counts as a namespace:\n%s", out)
+	}
 }
 
 func TestFailurePolicyOfJob(t *testing.T) {

@@ -367,24 +367,14 @@ func finisherRole(t *testing.T) *rbacv1.ClusterRole {
 	return role
 }
 
-func bind(namespace, role string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "olga-" + role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "olga"}},
-	}
-}
-
 func TestFinishNeedsPermissions(t *testing.T) {
 	c, job, pod := newStuckPod(t, false)
 	installOutcomePolicy(t, c)
 	role := finisherRole(t)
 	rules := role.Rules
 	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
-	reader := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader-of-cli-tests"}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"},
-	}}}
-	create(t, c, role, reader, bind(pod.Namespace, reader.Name))
+	create(t, c, role)
+	grant(t, c, pod.Namespace, "olga", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
 	line := "finish --sidecars=proxy --as=olga -n " + pod.Namespace
 	const noEvent = "no event records the change"
 	await := func(what, name, awaited string, noted bool) {
@@ -400,7 +390,7 @@ func TestFinishNeedsPermissions(t *testing.T) {
 	wantCommand(t, "a reader", line+" job-1", 2, "pod/job-1 failed", "ask an administrator to bind ClusterRole "+role.Name)
 	requireUnchanged(t, c, pod)
 
-	create(t, c, bind(pod.Namespace, role.Name))
+	create(t, c, bind(pod.Namespace, role.Name, "olga"))
 	await("the user may finish pods", "job-1", "finished (server dry run)", true)
 	wantCommand(t, "no permission to create events", line+" job-1", 0, "pod/job-1 finished", "note: you may not read nodes",
 		"note: "+noEvent, `cannot create resource "events"`)

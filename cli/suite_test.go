@@ -96,16 +96,26 @@ func apply(t *testing.T, c client.Client, directory string, replaced ...string) 
 	}
 }
 
-// grant permits the user what the rules say, in the whole cluster.
-func grant(t *testing.T, c client.Client, user string, rules ...rbacv1.PolicyRule) {
+// grant permits the user what the rules say, in the namespace or in the whole cluster.
+func grant(t *testing.T, c client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}, Rules: rules}
 	create(t, c, role)
-	create(t, c, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	binding := bind(namespace, role.Name, user)
+	if namespace != "" {
+		create(t, c, binding)
+	} else {
+		create(t, c, &rbacv1.ClusterRoleBinding{ObjectMeta: binding.ObjectMeta, RoleRef: binding.RoleRef, Subjects: binding.Subjects})
+	}
+}
+
+// bind gives the user a ClusterRole in a namespace.
+func bind(namespace, role, user string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "cli-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})
+	}
 }
 
 // kubeconfig writes a kubeconfig for the API server and returns its path.

@@ -82,6 +82,10 @@ func modeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 				harness.Container("by-phase", harness.ExitsSevenOnTerm), harness.Main(2)), endedByCRRAndImage},
 		)
 	}
+	// The kubelet runs preStop, and waits for the grace period.
+	slow := jobOf(corev1.RestartPolicyNever, "trap '[ -e /tmp/stopping ] && sleep 3 && exit 5; exit 6' TERM; sleep 3600 & wait; wait")
+	slow.Spec.Template.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"touch", "/tmp/stopping"}}}}
+	all = append(all, behaviour{"PodPhase, preStop", with(v1alpha1.ModePodPhase), slow, endedByPhase(5)})
 	for name, c := range map[string]struct{ respected, ignored string }{
 		"ignored fails":     {harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm},
 		"ignored is killed": {harness.ExitsZeroOnTerm, harness.IgnoresTerm},

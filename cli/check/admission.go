@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -20,7 +21,7 @@ import (
 // checkAdmission finds admission policies that are missing, have been changed or do not apply to the operator. It sets admissionSince
 // for the checks that follow.
 func (c *checker) checkAdmission(ctx context.Context) error {
-	policies, err := c.admissionPolicies()
+	policies, err := shipped.AdmissionPolicies(c.settings.Capabilities) // that the operator needs by its flags
 	if err != nil {
 		return err
 	}
@@ -45,11 +46,6 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
 	return nil
-}
-
-// admissionPolicies are the policies that the operator needs by its flags.
-func (c *checker) admissionPolicies() ([]shipped.AdmissionPolicy, error) {
-	return shipped.AdmissionPolicies(c.settings.Capabilities)
 }
 
 // reportAdmission warns of an admission policy that is not as shipped.
@@ -102,12 +98,13 @@ func (c *checker) checkAuthors(context.Context) error {
 	var unchecked []string
 	total := 0
 	for _, policy := range c.policies {
-		if policy.spec.Enforcement == v1alpha1.EnforcementDryRun {
+		if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
 			continue
 		}
 		total++
 		if isUnchecked(policy, c.admissionSince) {
-			unchecked = append(unchecked, policy.title)
+			title, _ := named(policy.Ref)
+			unchecked = append(unchecked, title)
 		}
 	}
 	known := false
@@ -125,10 +122,10 @@ func (c *checker) checkAuthors(context.Context) error {
 }
 
 // isUnchecked reports whether the policy was last changed before an admission policy for its author was enforced.
-func isUnchecked(policy policy, since map[string]time.Time) bool {
-	changed := lastChanged(policy.object)
+func isUnchecked(policy explain.Policy, since map[string]time.Time) bool {
+	changed := lastChanged(policy.Object)
 	for name, created := range since {
-		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.spec.PrePull != nil)
+		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.Spec.PrePull != nil)
 		if applies && changed.Before(created.Add(admissionLag)) {
 			return true
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -37,14 +38,8 @@ func TestChangedAdmissionPolicy(t *testing.T) {
 	c := newChecker(t, nil, installed...)
 	c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: settings.DeploymentName, Namespace: settings.Namespace}}
 	c.deployment.Spec.Template.Spec.ServiceAccountName = settings.DeploymentName
-	if err := c.checkAdmission(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"Warning admission policy sidecar-termination-operator-limits is not as this version ships it: " +
-		"ValidatingAdmissionPolicyBinding spec.validationActions[0]"}
-	if diff := cmp.Diff(want, c.lines()); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
+	requireResults(t, "changed", c, (*checker).checkAdmission, "Warning admission policy sidecar-termination-operator-limits is not as this version ships it: "+
+		"ValidatingAdmissionPolicyBinding spec.validationActions[0]")
 }
 
 func TestAddedRules(t *testing.T) {
@@ -59,16 +54,11 @@ func TestAddedRules(t *testing.T) {
 		role := roles[0].DeepCopy()
 		role.Rules = append(role.Rules, added...)
 		c := newChecker(t, nil, role)
-		if err := c.checkRoles(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		var want []string
 		if added != nil {
 			want = []string{"Warning ClusterRole " + role.Name + " has rules that this version does not ship: get, list secrets"}
 		}
-		if diff := cmp.Diff(want, c.lines()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		requireResults(t, name, c, (*checker).checkRoles, want...)
 	}
 }
 
@@ -101,7 +91,7 @@ func TestUncheckedPolicies(t *testing.T) {
 		object := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{
 			CreationTimestamp: metav1.NewTime(installed.Add(tc.created)), ManagedFields: tc.fields,
 		}}
-		if got := isUnchecked(policy{object: object, spec: &v1alpha1.PolicySpec{PrePull: tc.prePull}}, since); got != tc.want {
+		if got := isUnchecked(explain.Policy{Policy: resolve.Policy{Spec: &v1alpha1.PolicySpec{PrePull: tc.prePull}}, Object: object}, since); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

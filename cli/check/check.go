@@ -66,7 +66,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
 	c := &checker{
-		Live: cluster, namespace: o.connection.OperatorNamespace, version: version,
+		Client: cluster, namespace: o.connection.OperatorNamespace, version: version,
 		programVersion: cmd.Root().Version, now: o.now,
 	}
 	r, err := c.check(cmd.Context())

@@ -3,6 +3,7 @@
 package check
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sidecar-termination/operator/cli/output"
-	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -29,7 +29,7 @@ func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker
 		t.Fatal(err)
 	}
 	c := &checker{
-		Live:      &source.Live{Client: fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build()},
+		Client:    fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build(),
 		namespace: settings.Namespace, version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
 	}
 	if c.settings, err = settings.Parse(flags); err != nil {
@@ -38,13 +38,19 @@ func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker
 	return c
 }
 
-// lines returns the results as OUTCOME MESSAGE.
-func (c *checker) lines() []string {
-	var all []string
-	for _, check := range c.results {
-		all = append(all, string(check.Outcome)+" "+check.Message)
+// requireResults runs a check and requires results as OUTCOME MESSAGE.
+func requireResults(t *testing.T, name string, c *checker, check func(*checker, context.Context) error, want ...string) {
+	t.Helper()
+	if err := check(c, t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return all
+	var got []string
+	for _, check := range c.results {
+		got = append(got, string(check.Outcome)+" "+check.Message)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: results (-want +got):\n%s", name, diff)
+	}
 }
 
 func TestKubernetesVersion(t *testing.T) {

@@ -14,14 +14,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // checker runs the checks and collects their results.
 type checker struct {
-	*source.Live
+	Client         client.Client
 	namespace      string        // of the operator
 	version        *version.Info // of Kubernetes
 	programVersion string        // version of this program, or empty
@@ -34,7 +36,7 @@ type checker struct {
 
 	// These are results of checks, for later checks.
 	admissionSince map[string]time.Time // when both an admission policy and its binding existed; nil if they are unreadable
-	policies       []policy
+	policies       []explain.Policy
 	kruiseServed   bool
 
 	current check
@@ -112,7 +114,7 @@ var errNothingReadable = errors.New("you may not read anything of the operator: 
 // readOperator reads the operator's Deployment and its flags. The settings are the defaults if the operator is missing or
 // unreadable, or has invalid flags.
 func (c *checker) readOperator(ctx context.Context) error {
-	c.deployment, c.deploymentError = c.Operator(ctx)
+	c.deployment, c.deploymentError = source.Operator(ctx, c.Client, c.namespace)
 	if c.deploymentError != nil && !apierrors.IsForbidden(c.deploymentError) {
 		return c.deploymentError
 	}

@@ -29,103 +29,64 @@ func policyDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 
 func TestDefinitionDifferences(t *testing.T) {
 	type properties = map[string]apiextensionsv1.JSONSchemaProps
+	edit := func(in properties, name string, change func(field *apiextensionsv1.JSONSchemaProps)) {
+		field := in[name]
+		change(&field)
+		in[name] = field
+	}
 	for name, tc := range map[string]struct {
-		change               func(schema *apiextensionsv1.JSONSchemaProps, spec properties)
+		change               func(all, spec properties)
 		older, newer, weaker []string
 	}{
-		"same": {change: func(*apiextensionsv1.JSONSchemaProps, properties) {}},
-		"other descriptions and messages": {
-			change: func(schema *apiextensionsv1.JSONSchemaProps, spec properties) {
-				schema.Description = ""
-				for i := range schema.Properties["spec"].XValidations {
-					schema.Properties["spec"].XValidations[i].Message = "no"
+		"same": {func(_, _ properties) {}, nil, nil, nil},
+		"other descriptions and messages": {func(all, _ properties) {
+			edit(all, "spec", func(field *apiextensionsv1.JSONSchemaProps) {
+				field.Description = ""
+				for i := range field.XValidations {
+					field.XValidations[i].Message = "no"
 				}
-			},
-		},
-		"stricter": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				sidecars := spec["sidecars"]
-				sidecars.MaxItems, sidecars.MinItems = ptr.To[int64](3), ptr.To[int64](2)
-				sidecars.XValidations = append(sidecars.XValidations, apiextensionsv1.ValidationRule{Rule: "false"})
-				spec["sidecars"] = sidecars
-			},
-		},
-		"no rules": {
-			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
-				spec := schema.Properties["spec"]
-				spec.XValidations = nil
-				schema.Properties["spec"] = spec
-			},
-			weaker: []string{"spec.x-kubernetes-validations"},
-		},
-		"one rule less": {
-			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
-				spec := schema.Properties["spec"]
-				spec.XValidations = spec.XValidations[1:]
-				schema.Properties["spec"] = spec
-			},
-			weaker: []string{"spec.x-kubernetes-validations"},
-		},
-		"higher and missing limits": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				sidecars, image := spec["sidecars"], spec["image"]
-				sidecars.MaxItems, image.MaxLength = ptr.To[int64](1000), nil
-				spec["sidecars"], spec["image"] = sidecars, image
-			},
-			weaker: []string{"spec.image.maxLength", "spec.sidecars.maxItems"},
-		},
-		"unknown fields kept": {
-			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) {
-				spec := schema.Properties["spec"]
-				spec.XPreserveUnknownFields = ptr.To(true)
-				schema.Properties["spec"] = spec
-			},
-			weaker: []string{"spec.x-kubernetes-preserve-unknown-fields"},
-		},
-		"missing object": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) { delete(spec, "prePull") },
-			older:  []string{"spec.prePull"},
-		},
-		"missing field of a list": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				delete(spec["sidecars"].Items.Schema.Properties, "drainSeconds")
-			},
-			older: []string{"spec.sidecars[].drainSeconds"},
-		},
-		"missing status": {
-			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) { delete(schema.Properties, "status") },
-			older:  []string{"status"},
-		},
-		"missing value": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				mode := spec["mode"]
-				mode.Enum = mode.Enum[:len(mode.Enum)-1]
-				spec["mode"] = mode
-			},
-			older: []string{"value PodPhase of spec.mode"},
-		},
-		"every value allowed": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				mode := spec["mode"]
-				mode.Enum = nil
-				spec["mode"] = mode
-			},
-			weaker: []string{"spec.mode.enum"},
-		},
-		"extra field and value": {
-			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
-				spec["grace"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
-				mode := spec["mode"]
-				mode.Enum = append(mode.Enum, apiextensionsv1.JSON{Raw: []byte(`"Ask"`)})
-				spec["mode"] = mode
-			},
-			newer: []string{"spec.grace", "value Ask of spec.mode"},
-		},
+			})
+		}, nil, nil, nil},
+		"stricter": {func(_, spec properties) {
+			edit(spec, "sidecars", func(field *apiextensionsv1.JSONSchemaProps) {
+				field.MaxItems, field.MinItems = ptr.To[int64](3), ptr.To[int64](2)
+				field.XValidations = append(field.XValidations, apiextensionsv1.ValidationRule{Rule: "false"})
+			})
+		}, nil, nil, nil},
+		"no rules": {func(all, _ properties) {
+			edit(all, "spec", func(field *apiextensionsv1.JSONSchemaProps) { field.XValidations = nil })
+		}, nil, nil, []string{"spec.x-kubernetes-validations"}},
+		"one rule less": {func(all, _ properties) {
+			edit(all, "spec", func(field *apiextensionsv1.JSONSchemaProps) { field.XValidations = field.XValidations[1:] })
+		}, nil, nil, []string{"spec.x-kubernetes-validations"}},
+		"higher and missing limits": {func(_, spec properties) {
+			edit(spec, "sidecars", func(field *apiextensionsv1.JSONSchemaProps) { field.MaxItems = ptr.To[int64](1000) })
+			edit(spec, "image", func(field *apiextensionsv1.JSONSchemaProps) { field.MaxLength = nil })
+		}, nil, nil, []string{"spec.image.maxLength", "spec.sidecars.maxItems"}},
+		"unknown fields kept": {func(all, _ properties) {
+			edit(all, "spec", func(field *apiextensionsv1.JSONSchemaProps) { field.XPreserveUnknownFields = ptr.To(true) })
+		}, nil, nil, []string{"spec.x-kubernetes-preserve-unknown-fields"}},
+		"missing object": {func(_, spec properties) { delete(spec, "prePull") }, []string{"spec.prePull"}, nil, nil},
+		"missing field of a list": {func(_, spec properties) { delete(spec["sidecars"].Items.Schema.Properties, "drainSeconds") },
+			[]string{"spec.sidecars[].drainSeconds"}, nil, nil},
+		"missing status": {func(all, _ properties) { delete(all, "status") }, []string{"status"}, nil, nil},
+		"missing value": {func(_, spec properties) {
+			edit(spec, "mode", func(field *apiextensionsv1.JSONSchemaProps) { field.Enum = field.Enum[:len(field.Enum)-1] })
+		}, []string{"value PodPhase of spec.mode"}, nil, nil},
+		"every value allowed": {func(_, spec properties) {
+			edit(spec, "mode", func(field *apiextensionsv1.JSONSchemaProps) { field.Enum = nil })
+		}, nil, nil, []string{"spec.mode.enum"}},
+		"extra field and value": {func(_, spec properties) {
+			spec["grace"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+			edit(spec, "mode", func(field *apiextensionsv1.JSONSchemaProps) {
+				field.Enum = append(field.Enum, apiextensionsv1.JSON{Raw: []byte(`"Ask"`)})
+			})
+		}, nil, []string{"spec.grace", "value Ask of spec.mode"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			installed := policyDefinition(t)
 			schema := servedSchema(installed, v1alpha1.GroupVersion.Version)
-			tc.change(schema, schema.Properties["spec"].Properties)
+			tc.change(schema.Properties, schema.Properties["spec"].Properties)
 			got := compareDefinitions(policyDefinition(t), stored(installed))
 			want := differences{tc.older, tc.newer, tc.weaker}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(differences{})); diff != "" {

@@ -92,13 +92,14 @@ func (c *checker) checkMetricsNetwork(ctx context.Context) error {
 }
 
 // restrictsPort reports whether a policy selects the pods of the Deployment for ingress, and none admits everyone to the port. What
-// policies admit adds up.
+// policies admit adds up. The API server sets the types of a policy that names none.
 func restrictsPort(policies []networkingv1.NetworkPolicy, deployment *appsv1.Deployment, port string) bool {
 	restricted := false
 	for i := range policies {
 		spec := &policies[i].Spec
 		selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
-		if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || !hasIngress(spec) {
+		selects := err == nil && selector.Matches(labels.Set(deployment.Spec.Template.Labels))
+		if !selects || !slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 			continue
 		}
 		restricted = true
@@ -109,11 +110,6 @@ func restrictsPort(policies []networkingv1.NetworkPolicy, deployment *appsv1.Dep
 		}
 	}
 	return restricted
-}
-
-// hasIngress reports whether the policy is about ingress. The API server sets the types of a policy that names none.
-func hasIngress(spec *networkingv1.NetworkPolicySpec) bool {
-	return slices.Contains(spec.PolicyTypes, networkingv1.PolicyTypeIngress)
 }
 
 // admits reports whether a rule with the ports admits connections to the TCP port of the Deployment's pods.

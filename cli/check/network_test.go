@@ -5,7 +5,6 @@ package check
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -55,12 +54,7 @@ func TestNetworkPolicyLimitsMetricsPort(t *testing.T) {
 			c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: settings.Namespace}}
 			c.deployment.Spec.Template.Labels = map[string]string{"app": "operator"}
 			c.deployment.Spec.Template.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 8443}, {Name: "health", ContainerPort: 8081}}}}
-			if err := c.checkMetricsNetwork(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{tc.want}, c.lines()); diff != "" {
-				t.Errorf("results (-want +got):\n%s", diff)
-			}
+			requireResults(t, name, c, (*checker).checkMetricsNetwork, tc.want)
 			if hinted := c.results[0].Hint != ""; hinted != (tc.want == none) {
 				t.Errorf("the hint is %q", c.results[0].Hint)
 			}

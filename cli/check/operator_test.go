@@ -33,16 +33,11 @@ func TestVersionOfOperator(t *testing.T) {
 	} {
 		c := &checker{programVersion: tc.own, deployment: &appsv1.Deployment{}}
 		c.deployment.Spec.Template.Spec.Containers = []corev1.Container{{Image: tc.image}}
-		if err := c.checkVersion(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		var want []string
 		if tc.want != "" {
 			want = []string{tc.want}
 		}
-		if difference := cmp.Diff(want, c.lines()); difference != "" {
-			t.Errorf("%s (-want +got):\n%s", name, difference)
-		}
+		requireResults(t, name, c, (*checker).checkVersion, want...)
 	}
 }
 
@@ -89,12 +84,7 @@ func TestWatchedNamespaces(t *testing.T) {
 		}},
 	} {
 		c := newChecker(t, []string{"--watch-namespaces=batch", "--metrics-authentication=Disabled"}, tc.objects...)
-		if err := c.checkNamespaces(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if difference := cmp.Diff(tc.want, c.lines()); difference != "" {
-			t.Errorf("%s (-want +got):\n%s", name, difference)
-		}
+		requireResults(t, name, c, (*checker).checkNamespaces, tc.want...)
 	}
 }
 
@@ -110,9 +100,9 @@ func TestPoliciesOfOtherNamespacesAreNotChecked(t *testing.T) {
 	}
 	var got []string
 	for _, policy := range policies {
-		got = append(got, policy.title)
+		got = append(got, policy.Ref.Namespace+"/"+policy.Ref.Name)
 	}
-	if diff := cmp.Diff([]string{"policy batch/mesh", "policy etl/mesh"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"batch/mesh", "etl/mesh"}, got); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
 }

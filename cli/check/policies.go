@@ -4,25 +4,18 @@ package check
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
-
-// policy is a policy of either kind that the operator reads.
-type policy struct {
-	title, explain string // explain is the command that says more
-	object         metav1.Object
-	spec           *v1alpha1.PolicySpec
-	status         *v1alpha1.PolicyStatus
-}
 
 // checkPolicies finds policies that are not ready or degraded. It sets policies for the check that follows.
 func (c *checker) checkPolicies(ctx context.Context) error {
@@ -34,21 +27,23 @@ func (c *checker) checkPolicies(ctx context.Context) error {
 		c.warn("install the CRDs of the operator", "policies are not served")
 		return nil
 	case err != nil:
-		return fmt.Errorf("list policies: %w", err)
+		return err
 	}
 	c.policies = policies
 	affected := 0
 	for _, policy := range policies {
-		ready := meta.FindStatusCondition(policy.status.Conditions, v1alpha1.ConditionReady)
-		degraded := meta.FindStatusCondition(policy.status.Conditions, v1alpha1.ConditionDegraded)
+		ready := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
+		degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded)
+		title, argument := named(policy.Ref)
+		hint := "run: " + settings.PluginName + " explain " + argument
 		affected++
 		switch {
-		case ready == nil || policy.status.ObservedGeneration < policy.object.GetGeneration():
-			c.warn("check that the operator is running: it writes the status within seconds", "%s has no current status", policy.title)
+		case ready == nil || policy.Status.ObservedGeneration < policy.Object.GetGeneration():
+			c.warn("check that the operator is running: it writes the status within seconds", "%s has no current status", title)
 		case ready.Status != metav1.ConditionTrue:
-			c.warn(policy.explain, "%s is not ready (%s): %s", policy.title, ready.Reason, ready.Message)
+			c.warn(hint, "%s is not ready (%s): %s", title, ready.Reason, ready.Message)
 		case degraded != nil:
-			c.warn(policy.explain, "%s is degraded (%s): %s", policy.title, degraded.Reason, degraded.Message)
+			c.warn(hint, "%s is degraded (%s): %s", title, degraded.Reason, degraded.Message)
 		default:
 			affected--
 		}
@@ -63,38 +58,18 @@ func (c *checker) checkPolicies(ctx context.Context) error {
 }
 
 // listPolicies lists the policies that the operator reads.
-func (c *checker) listPolicies(ctx context.Context) ([]policy, error) {
+func (c *checker) listPolicies(ctx context.Context) ([]explain.Policy, error) {
 	namespaces := []string{corev1.NamespaceAll}
 	if !c.readsCluster() {
 		namespaces = c.settings.WatchNamespaces
 	}
-	var all []policy
-	for _, namespace := range namespaces {
-		var namespaced v1alpha1.SidecarTerminationPolicyList
-		if err := c.Client.List(ctx, &namespaced, client.InNamespace(namespace)); err != nil {
-			return nil, err
-		}
-		for i := range namespaced.Items {
-			p := &namespaced.Items[i]
-			all = append(all, policy{
-				"policy " + p.Namespace + "/" + p.Name, explainHint("policy/" + p.Name + " -n " + p.Namespace), p, &p.Spec.PolicySpec, &p.Status,
-			})
-		}
-	}
-	if !c.readsCluster() {
-		return all, nil
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.Client.List(ctx, &cluster); err != nil {
-		return nil, err
-	}
-	for i := range cluster.Items {
-		p := &cluster.Items[i]
-		all = append(all, policy{"clusterpolicy " + p.Name, explainHint("clusterpolicy/" + p.Name), p, &p.Spec.PolicySpec, &p.Status})
-	}
-	return all, nil
+	return source.ListPolicies(ctx, c.Client, namespaces, c.readsCluster())
 }
 
-func explainHint(arguments string) string {
-	return "run: " + settings.PluginName + " explain " + arguments
+// named returns the policy's title, and its name in the arguments of explain.
+func named(policy resolve.PolicyRef) (title, argument string) {
+	if policy.Namespace == "" {
+		return "clusterpolicy " + policy.Name, "clusterpolicy/" + policy.Name
+	}
+	return "policy " + policy.Namespace + "/" + policy.Name, "policy/" + policy.Name + " -n " + policy.Namespace
 }

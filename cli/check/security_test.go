@@ -81,8 +81,8 @@ func TestProfilesOnLoopbackOnly(t *testing.T) {
 		if err := c.checkProfiles(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(c.lines()) == 0; got != want {
-			t.Errorf("%q: %q", address, c.lines())
+		if got := len(c.results) == 0; got != want {
+			t.Errorf("%q: %v", address, c.results)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package explain
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -91,10 +90,12 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.write(cmd.OutOrStdout(), o.format); err != nil {
+	findings := r.findings()
+	r.Summary = explain.Summarize(findings)
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
 		return err
 	}
-	return o.failOn.Judge(r.worst())
+	return o.failOn.Judge(explain.Worst(findings))
 }
 
 // offline explains every object in the manifests. Its text leaves out policies that the reports on pods name.
@@ -110,20 +111,18 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	r := newResult()
 	r.offline = true
 	for _, rejected := range manifests.Rejected {
-		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy, rejected.Errors))
+		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes))
 	}
-	for _, manifest := range manifests.Objects {
-		pod, ok, err := s.Manifest(cmd.Context(), manifest)
+	for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
+		workload, err := s.Workload(cmd.Context(), manifest)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			r.Pods = append(r.Pods, s.Explain(pod))
+		for _, remark := range workload.Remarks {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", manifest.Raw.GetKind(), manifest.Raw.GetName(), remark.Message))
 		}
-	}
-	for _, manifest := range manifests.Others {
-		if err := r.addWorkload(cmd.Context(), s, manifest); err != nil {
-			return nil, err
+		for _, template := range workload.Templates {
+			r.Pods = append(r.Pods, s.Explain(template.Pod))
 		}
 	}
 	for _, manifest := range manifests.Objects {
@@ -140,23 +139,4 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		return nil, errors.New(strings.Join(append([]string{nothing}, r.Notes...), "; "))
 	}
 	return r, nil
-}
-
-// addWorkload explains the pod templates of an object of another kind, such as JobSet.
-func (r *result) addWorkload(ctx context.Context, s *source.Source, manifest source.Manifest) error {
-	if source.MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
-		return nil
-	}
-	workload := source.ReadWorkload(manifest.Raw)
-	for _, remark := range workload.Remarks {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", manifest.Raw.GetKind(), manifest.Raw.GetName(), remark.Message))
-	}
-	for _, template := range workload.Templates {
-		pod, err := s.Template(ctx, template.Pod)
-		if err != nil {
-			return err
-		}
-		r.Pods = append(r.Pods, s.Explain(pod))
-	}
-	return nil
 }

@@ -12,9 +12,9 @@ import (
 
 // jobReport is the state of a Job.
 type jobReport struct {
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	Status    jobStatus `json:"status"`
+	Namespace string                   `json:"namespace"`
+	Name      string                   `json:"name"`
+	Status    batchv1.JobConditionType `json:"status"`
 	// Active, Succeeded and Failed count pods, as the Job's status does.
 	Active    int32 `json:"active"`
 	Succeeded int32 `json:"succeeded"`
@@ -24,29 +24,23 @@ type jobReport struct {
 	Message string `json:"message,omitempty"`
 }
 
-type jobStatus string
-
-// The statuses of Jobs.
-const (
-	jobRunning   jobStatus = "Running"
-	jobSuspended jobStatus = "Suspended"
-	jobComplete  jobStatus = "Complete"
-	jobFailed    jobStatus = "Failed"
-)
+// jobRunning is the status of a Job that is neither finished nor suspended. The others are types of conditions.
+const jobRunning batchv1.JobConditionType = "Running"
 
 func newJobReport(job *batchv1.Job) jobReport {
 	report := jobReport{
 		Namespace: job.Namespace, Name: job.Name, Status: jobRunning,
 		Active: job.Status.Active, Succeeded: job.Status.Succeeded, Failed: job.Status.Failed,
 	}
-	switch condition := source.FinalCondition(job); {
-	case condition == nil && job.Spec.Suspend != nil && *job.Spec.Suspend:
-		report.Status = jobSuspended
-	case condition == nil:
-	case condition.Type == batchv1.JobComplete:
-		report.Status = jobComplete
-	default:
-		report.Status, report.Reason, report.Message = jobFailed, condition.Reason, condition.Message
+	condition := source.FinalCondition(job)
+	switch {
+	case condition != nil:
+		report.Status = condition.Type
+	case job.Spec.Suspend != nil && *job.Spec.Suspend:
+		report.Status = batchv1.JobSuspended
+	}
+	if report.Status == batchv1.JobFailed {
+		report.Reason, report.Message = condition.Reason, condition.Message
 	}
 	return report
 }
@@ -54,11 +48,11 @@ func newJobReport(job *batchv1.Job) jobReport {
 // text describes the status in a line.
 func (j jobReport) text() string {
 	switch j.Status {
-	case jobSuspended:
+	case batchv1.JobSuspended:
 		return "suspended"
-	case jobComplete:
+	case batchv1.JobComplete:
 		return "complete"
-	case jobFailed:
+	case batchv1.JobFailed:
 		return fmt.Sprintf("failed (%s): %s", j.Reason, j.Message)
 	}
 	return fmt.Sprintf("running: %d active, %d succeeded, %d failed", j.Active, j.Succeeded, j.Failed)

@@ -42,20 +42,19 @@ const (
 
 // live explains objects of a cluster.
 type live struct {
-	*source.Live
+	*source.Source
 	*result
-	source   *source.Source
 	policies []explain.Policy // not explained yet
 }
 
 // live explains the objects that the arguments name, or every unfinished object of a type.
 func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) {
 	ctx := cmd.Context()
-	cluster, s, namespace, err := o.connection.Open(ctx, o.now, cmd.Flags(), o.allNamespaces)
+	s, namespace, err := o.connection.Open(ctx, o.now(), cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}
-	l := &live{Live: cluster, source: s, result: newResult()}
+	l := &live{Source: s, result: newResult()}
 	l.brief = len(arguments) == 1 && !strings.Contains(arguments[0], "/")
 	infos, err := o.read(arguments, namespace, l.brief)
 	if err != nil {
@@ -69,7 +68,7 @@ func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) 
 	if err := l.explainPolicies(ctx, namespace); err != nil {
 		return nil, err
 	}
-	l.Notes = append(l.Notes, s.Notes()...)
+	l.result.Notes = append(l.result.Notes, s.Notes()...)
 	return l.result, nil
 }
 
@@ -121,7 +120,7 @@ func (l *live) object(ctx context.Context, info *resource.Info) error {
 // add explains the pod.
 func (l *live) add(pod explain.Pod, err error) error {
 	if err == nil {
-		l.Pods = append(l.Pods, l.source.Explain(pod))
+		l.Pods = append(l.Pods, l.Explain(pod))
 	}
 	return err
 }
@@ -129,28 +128,28 @@ func (l *live) add(pod explain.Pod, err error) error {
 // podOf reads the input for a pod. The brief output shows no events.
 func (l *live) podOf(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) {
 	if l.brief {
-		return l.source.Pod(ctx, pod)
+		return l.Pod(ctx, pod)
 	}
-	return l.PodWithEvents(ctx, l.source, pod)
+	return l.PodWithEvents(ctx, pod)
 }
 
 // job explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
 func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 	l.Jobs = append(l.Jobs, newJobReport(job))
-	l.source.KnowJob(job)
+	l.KnowJob(job)
 	pods, err := l.PodsOf(ctx, job)
 	if err != nil {
 		return err
 	}
 	if len(pods) == 0 {
-		return l.add(l.source.Template(ctx, source.OfJob(job)))
+		return l.add(l.Template(ctx, source.OfJob(job)))
 	}
 	for i := range pods {
 		switch {
 		case i > 0 && l.brief && plan.HasTerminalPhase(&pods[i]):
 			return nil
 		case i > 0 && !l.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
-			l.Notes = append(l.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
+			l.result.Notes = append(l.result.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
 			return nil
 		}
 		if err := l.add(l.podOf(ctx, &pods[i])); err != nil {
@@ -162,7 +161,7 @@ func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 
 // cronJob explains the template, and the active Jobs if the CronJob was named.
 func (l *live) cronJob(ctx context.Context, cron *batchv1.CronJob) error {
-	if err := l.add(l.source.Template(ctx, source.OfCronJob(cron))); err != nil || l.brief {
+	if err := l.add(l.Template(ctx, source.OfCronJob(cron))); err != nil || l.brief {
 		return err
 	}
 	for _, active := range cron.Status.Active {
@@ -194,14 +193,14 @@ func (l *live) explainPolicies(ctx context.Context, namespace string) error {
 	}
 	var reports []explain.Report
 	for i := range pods {
-		pod, err := l.source.Pod(ctx, &pods[i])
+		pod, err := l.Pod(ctx, &pods[i])
 		if err != nil {
 			return err
 		}
-		reports = append(reports, l.source.Explain(pod))
+		reports = append(reports, l.Explain(pod))
 	}
 	for _, policy := range l.policies {
-		l.Policies = append(l.Policies, explain.DescribePolicy(policy, reports, l.source.Settings.Decisions))
+		l.Policies = append(l.Policies, explain.DescribePolicy(policy, reports, l.Settings.Decisions))
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func modesText(onNode explain.NodeModes) string {
 func settingLines(c *explain.Container) []string {
 	s := c.Settings
 	lines := []string{settingLine(c, "mode", s.Mode.Value, s.Mode.Origin)}
-	if mayUseImage(s) {
+	if slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) }) {
 		lines = append(lines, settingLine(c, "image", s.Image.Value, s.Image.Origin))
 	}
 	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
@@ -215,10 +215,6 @@ func shorten(list string) string {
 		return strings.ToValidUTF8(list[:most], "") + "..."
 	}
 	return list
-}
-
-func mayUseImage(s *explain.Settings) bool {
-	return slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) })
 }
 
 // writeAttempts writes the past attempts and the operator's events.

@@ -4,7 +4,6 @@ package explain
 
 import (
 	"cmp"
-	"io"
 	"strconv"
 	"strings"
 
@@ -42,14 +41,6 @@ func (r *result) findings() []explain.Finding {
 		all = append(all, policy.Findings...)
 	}
 	return all
-}
-
-// worst returns the severity of the worst finding.
-func (r *result) worst() explain.Severity { return explain.Worst(r.findings()) }
-
-func (r *result) write(w io.Writer, format output.Format) error {
-	r.Summary = explain.Summarize(r.findings())
-	return format.Write(w, r, r.text)
 }
 
 func (r *result) text(p *output.Printer) {

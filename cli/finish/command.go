@@ -111,7 +111,7 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	ctx := cmd.Context()
-	cluster, from, namespace, err := o.connection.Open(ctx, o.now, cmd.Flags(), o.allNamespaces)
+	from, namespace, err := o.connection.Open(ctx, o.now(), cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return err
 	}
@@ -120,11 +120,11 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	}
 	if o.selector != "" {
-		if pods, err = unfinished(cmd, cluster.Client, namespace, selector); err != nil {
+		if pods, err = unfinished(cmd, from.Client, namespace, selector); err != nil {
 			return err
 		}
 	}
-	f := o.newFinisher(cluster.Client, from)
+	f := o.newFinisher(from)
 	for i := 0; i < len(pods) && ctx.Err() == nil; i++ {
 		f.finish(ctx, &pods[i])
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -42,11 +43,14 @@ type finisher struct {
 	result   *result
 }
 
-func (o *options) newFinisher(cluster client.Client, from *source.Source) *finisher {
+func (o *options) newFinisher(from *source.Source) *finisher {
+	cluster := from.Client
 	if o.dryRun == dryRunServer {
 		cluster = client.NewDryRunClient(cluster)
 	}
-	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, now: o.now, result: newResult(o.dryRun)}
+	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, now: o.now, result: &result{
+		Header: output.NewHeader("FinishReport"), DryRun: o.dryRun, Pods: []podResult{},
+	}}
 }
 
 // finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a

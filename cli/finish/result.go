@@ -64,10 +64,6 @@ type podResult struct {
 	Hint string `json:"hint,omitempty"`
 }
 
-func newResult(mode dryRun) *result {
-	return &result{Header: output.NewHeader("FinishReport"), DryRun: mode, Pods: []podResult{}}
-}
-
 // describe describes a decision that is carried out.
 func (r *podResult) describe(decision plan.Decision) {
 	r.Outcome, r.Reason, r.Message = finished, v1alpha1.ReasonFinishedByUser, decision.Message

@@ -43,15 +43,10 @@ type fileLinter struct {
 
 func (l *fileLinter) run(ctx context.Context) error {
 	for _, rejected := range l.manifests.Rejected {
-		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy, rejected.Errors), location{File: rejected.File})
+		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), location{File: rejected.File})
 	}
-	for _, manifest := range l.manifests.Objects {
+	for _, manifest := range slices.Concat(l.manifests.Objects, l.manifests.Others) {
 		if err := l.object(ctx, manifest); err != nil {
-			return err
-		}
-	}
-	for _, manifest := range l.manifests.Others {
-		if err := l.other(ctx, manifest); err != nil {
 			return err
 		}
 	}
@@ -70,22 +65,40 @@ func (l *fileLinter) run(ctx context.Context) error {
 	return nil
 }
 
-// object checks an object that affects decisions.
+// object checks an object.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
 		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions)
 		l.result.addPolicy(report, location{File: manifest.File})
 		return nil
 	}
-	pod, ok, err := l.Manifest(ctx, manifest)
+	kind := manifest.Raw.GroupVersionKind().GroupKind()
+	other := manifest.Object == nil && len(manifest.Mistakes) == 0 // of a kind that is not decoded
+	ignored := slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) })
+	if other && (ignored || source.MakesNoFinishingPods(kind)) {
+		return nil
+	}
+	workload, err := l.Workload(ctx, manifest)
 	if err != nil {
 		return err
 	}
-	if ok {
-		l.check(pod, location{manifest.File, "", manifest.Position}, explain.InvalidManifest(manifest.Mistakes))
-	} else {
-		l.addObject(manifest, explain.InvalidManifest(manifest.Mistakes))
+	findings := workload.Remarks
+	for _, template := range workload.Templates {
+		if template.NoRestartPolicy {
+			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
+		}
+		l.check(template.Pod, location{manifest.File, template.Path, manifest.Position}, explain.InvalidManifest(template.Mistakes))
 	}
+	for _, gap := range workload.Gaps {
+		findings = append(findings, explain.NotChecked(gap))
+	}
+	if len(workload.Templates) == 0 {
+		findings = append(findings, explain.InvalidManifest(manifest.Mistakes)...)
+	}
+	if other && len(workload.Templates)+len(findings) == 0 {
+		findings = append(findings, explain.NotChecked("no pod template was found in it"))
+	}
+	l.addObject(manifest, findings)
 	return nil
 }
 
@@ -99,34 +112,6 @@ func (l *fileLinter) check(pod explain.Pod, at location, further []explain.Findi
 	if l.Assumed(pod.Pod.Namespace) {
 		l.assumed.Insert(pod.Pod.Namespace)
 	}
-}
-
-// other checks an object of another kind.
-func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error {
-	kind := manifest.Raw.GroupVersionKind().GroupKind()
-	if source.MakesNoFinishingPods(kind) || slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) }) {
-		return nil
-	}
-	workload := source.ReadWorkload(manifest.Raw)
-	findings := workload.Remarks
-	for _, template := range workload.Templates {
-		pod, err := l.Template(ctx, template.Pod)
-		if err != nil {
-			return err
-		}
-		if template.NoRestartPolicy {
-			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
-		}
-		l.check(pod, location{manifest.File, template.Path, manifest.Position}, explain.InvalidManifest(template.Mistakes))
-	}
-	for _, gap := range workload.Gaps {
-		findings = append(findings, explain.NotChecked(gap))
-	}
-	if len(workload.Templates)+len(workload.Gaps)+len(workload.Remarks) == 0 {
-		findings = append(findings, explain.NotChecked("no pod template was found in it"))
-	}
-	l.addObject(manifest, findings)
-	return nil
 }
 
 // addObject adds findings on an object that was not checked entirely.

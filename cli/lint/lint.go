@@ -291,11 +291,11 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--selector: %w", err)
 	}
-	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.now, cmd.Flags(), o.allNamespaces)
+	s, namespace, err := o.connection.Open(cmd.Context(), o.now(), cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}
-	l := &linter{Live: cluster, source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
+	l := &linter{Source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
 	if err := l.run(cmd.Context(), namespace); err != nil {
 		return nil, err
 	}
@@ -306,8 +306,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 // linter checks a cluster. Injected containers are in pods only, so it checks the templates of Jobs and CronJobs without
 // pods only.
 type linter struct {
-	*source.Live
-	source     *source.Source
+	*source.Source
 	selector   labels.Selector
 	result     *result
 	seenOwners sets.Set[types.UID] // owners of checked pods and Jobs
@@ -369,13 +368,13 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 		return nil
 	}
 	if job != nil {
-		l.source.KnowJob(job)
+		l.KnowJob(job)
 	}
-	input, err := l.source.Pod(ctx, pod)
+	input, err := l.Pod(ctx, pod)
 	if err != nil {
 		return err
 	}
-	report := l.source.Explain(input)
+	report := l.Explain(input)
 	if job != nil {
 		findings := fmt.Sprint(job.UID, explain.Lint(report.Findings))
 		if l.reported.Has(findings) {
@@ -396,10 +395,10 @@ func (l *linter) template(ctx context.Context, owner client.Object, template exp
 	if l.seenOwners.Has(owner.GetUID()) || !l.selects(owner) {
 		return nil
 	}
-	pod, err := l.source.Template(ctx, template)
+	pod, err := l.Template(ctx, template)
 	if err != nil {
 		return err
 	}
-	l.result.add(l.source.Explain(pod), location{})
+	l.result.add(l.Explain(pod), location{})
 	return nil
 }

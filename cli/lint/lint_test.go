@@ -27,11 +27,13 @@ type report struct {
 	Summary struct {
 		CheckedWorkloads, CheckedPolicies, UncheckedObjects int
 	}
-	Policies, Workloads, Objects []struct {
-		Kind, Name, Path string
-		Findings         []explain.Finding
-	}
-	Findings []explain.Finding
+	Policies, Workloads, Objects []object
+	Findings                     []explain.Finding
+}
+
+type object struct {
+	Kind, Name, Path string
+	Findings         []explain.Finding
 }
 
 // run lints the text with further arguments.
@@ -61,13 +63,8 @@ func (r report) lines() []string {
 			all = append(all, strings.TrimSpace(line))
 		}
 	}
-	for _, reports := range [][]struct {
-		Kind, Name, Path string
-		Findings         []explain.Finding
-	}{r.Policies, r.Workloads, r.Objects} {
-		for _, found := range reports {
-			add(strings.TrimSpace(found.Kind+"/"+found.Name+" "+found.Path), found.Findings)
-		}
+	for _, found := range slices.Concat(r.Policies, r.Workloads, r.Objects) {
+		add(strings.TrimSpace(found.Kind+"/"+found.Name+" "+found.Path), found.Findings)
 	}
 	add("manifests", r.Findings)
 	return all

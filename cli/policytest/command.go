@@ -183,13 +183,14 @@ func (f *testFile) explain(ctx context.Context, now func() time.Time, c testCase
 		return explain.Report{}, fmt.Errorf("cluster.operatorFlags: %w", err)
 	}
 	manifest, err := f.workload(c.Workload)
-	var pod explain.Pod
+	var workload source.Workload
 	if err == nil {
-		pod, _, err = from.Manifest(ctx, manifest)
+		workload, err = from.Workload(ctx, manifest)
 	}
 	if err != nil {
 		return explain.Report{}, fmt.Errorf("workload: %w", err)
 	}
+	pod := workload.Templates[0].Pod
 	pod.Node = plan.NodeKind(cmp.Or(c.Node, string(plan.NodeReal)))
 	if !slices.Contains([]plan.NodeKind{plan.NodeReal, plan.NodeDaemonless, plan.NodeVirtual}, pod.Node) {
 		return explain.Report{}, fmt.Errorf("node: is %q; it must be Real, Daemonless or Virtual", c.Node)

@@ -81,19 +81,21 @@ func load(ctx context.Context, path string) (*testFile, error) {
 	if err := f.parse(data); err != nil {
 		return nil, err
 	}
-	var texts []source.Text
+	builder := source.LocalBuilder()
 	for i, name := range f.Manifests {
 		file := filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
 		if data, err = readFile(file); err != nil {
 			return nil, fmt.Errorf("manifests[%d]: read %s: %w", i, file, err)
 		}
-		texts = append(texts, source.Text{Name: file, Data: data})
+		builder = builder.Stream(bytes.NewReader(data), file)
 	}
 	for i, object := range f.Objects {
-		texts = append(texts, source.Text{Name: fmt.Sprintf("%s objects[%d]", path, i), Data: object})
+		builder = builder.Stream(bytes.NewReader(object), fmt.Sprintf("%s objects[%d]", path, i))
 	}
-	if f.manifests, err = source.ReadTexts(ctx, texts, cmp.Or(f.Namespace, "default")); err != nil {
-		return nil, err
+	if len(f.Manifests)+len(f.Objects) > 0 {
+		if f.manifests, err = source.Decode(ctx, builder, cmp.Or(f.Namespace, "default"), false); err != nil {
+			return nil, err
+		}
 	}
 	return f, f.checkPolicies()
 }
@@ -159,7 +161,7 @@ func decode(data []byte, into any, prefix string) error {
 func (f *testFile) checkPolicies() error {
 	var all []error
 	for _, rejected := range f.manifests.Rejected {
-		all = append(all, fmt.Errorf("%s: the API server would reject %s: %s", rejected.File, rejected.Policy, strings.Join(rejected.Errors, "; ")))
+		all = append(all, fmt.Errorf("%s: the API server would reject %s: %s", rejected.File, rejected.Policy(), strings.Join(rejected.Mistakes, "; ")))
 	}
 	seen := map[resolve.PolicyRef]bool{}
 	for _, manifest := range f.manifests.Objects {

@@ -3,6 +3,7 @@
 package source_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,15 +39,10 @@ func FuzzManifests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, manifest := range manifests.Objects {
-			if pod, found, err := s.Manifest(t.Context(), manifest); err == nil && found {
-				s.Explain(pod)
-			}
-		}
-		for _, manifest := range manifests.Others {
-			for _, template := range source.ReadWorkload(manifest.Raw).Templates {
-				if pod, err := s.Template(t.Context(), template.Pod); err == nil {
-					s.Explain(pod)
+		for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
+			if workload, err := s.Workload(t.Context(), manifest); err == nil {
+				for _, template := range workload.Templates {
+					s.Explain(template.Pod)
 				}
 			}
 		}

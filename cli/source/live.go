@@ -45,17 +45,8 @@ func (c *Connection) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator; its flags are read from its Deployment")
 }
 
-// CurrentNamespace is the namespace of --namespace or of the context.
-func (c *Connection) CurrentNamespace() (string, error) {
-	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	return namespace, nil
-}
-
 // Connect returns a client without a cache.
-func (c *Connection) Connect() (*Live, error) {
+func (c *Connection) Connect() (client.Client, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w", err)
@@ -74,62 +65,48 @@ func (c *Connection) Connect() (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Live{Client: direct, operatorNamespace: c.OperatorNamespace}, nil
+	return direct, nil
 }
 
-// Live is a cluster.
-type Live struct {
-	Client            client.Client
-	operatorNamespace string
-}
-
-// Open connects and reads what Source reads. The namespace is the current one, or empty for all.
-func (c *Connection) Open(
-	ctx context.Context, now func() time.Time, flags *pflag.FlagSet, allNamespaces bool,
-) (cluster *Live, s *Source, namespace string, err error) {
-	if namespace, err = c.CurrentNamespace(); err != nil {
-		return nil, nil, "", err
+// Open connects, and reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags. The
+// namespace is the current one, or empty for all.
+func (c *Connection) Open(ctx context.Context, now time.Time, flags *pflag.FlagSet, allNamespaces bool) (s *Source, namespace string, err error) {
+	if namespace, _, err = c.ToRawKubeConfigLoader().Namespace(); err != nil {
+		return nil, "", fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	if allNamespaces {
 		namespace = ""
 	}
-	if cluster, err = c.Connect(); err != nil {
-		return nil, nil, "", err
+	s = &Source{now: now}
+	if s.Client, err = c.Connect(); err != nil {
+		return nil, "", err
 	}
-	s, err = cluster.Source(ctx, now, flags)
-	return cluster, s, namespace, err
-}
-
-// Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
-func (l *Live) Source(ctx context.Context, now func() time.Time, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: now()}
-	s.Reader = &tolerantReader{Reader: l.Client, note: s.note, known: map[string]answer{}}
-	arguments, err := l.operatorArguments(ctx, s)
+	s.Reader = &tolerantReader{Reader: s.Client, note: s.note, known: map[string]answer{}}
+	arguments, err := s.operatorArguments(ctx, c.OperatorNamespace)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if s.Settings, err = settings.Parse(append(arguments, givenFlags(flags)...)); err != nil {
-		return nil, fmt.Errorf("read the flags of the operator: %w", err)
+		return nil, "", fmt.Errorf("read the flags of the operator: %w", err)
 	}
-	if s.Settings.Capabilities.NamespacesOnly {
-		return s, l.nodes(ctx, s) // the operator does not use OpenKruise
+	if !s.Settings.Capabilities.NamespacesOnly { // such an operator does not use OpenKruise
+		kruise, err := KruiseServes(ctx, s.Client)
+		if err != nil {
+			return nil, "", err
+		}
+		s.Cluster.Kruise = &kruise.Usable
+		if kruise.Note != "" {
+			s.note("%s", kruise.Note)
+		}
 	}
-	kruise, err := KruiseServes(ctx, l.Client)
-	if err != nil {
-		return nil, err
-	}
-	s.Cluster.Kruise = &kruise.Usable
-	if kruise.Note != "" {
-		s.note("%s", kruise.Note)
-	}
-	return s, l.nodes(ctx, s)
+	return s, namespace, s.readNodes(ctx)
 }
 
 // Operator returns the operator's Deployment, or nil.
-func (l *Live) Operator(ctx context.Context) (*appsv1.Deployment, error) {
+func Operator(ctx context.Context, reader client.Reader, namespace string) (*appsv1.Deployment, error) {
 	var deployments appsv1.DeploymentList
-	if err := l.Client.List(ctx, &deployments, client.InNamespace(l.operatorNamespace), OperatorLabels); err != nil {
-		return nil, fmt.Errorf("list Deployments in namespace %s: %w", l.operatorNamespace, err)
+	if err := reader.List(ctx, &deployments, client.InNamespace(namespace), OperatorLabels); err != nil {
+		return nil, fmt.Errorf("list Deployments in namespace %s: %w", namespace, err)
 	}
 	for i := range deployments.Items {
 		if _, ok := OperatorArguments(&deployments.Items[i]); ok {
@@ -139,37 +116,36 @@ func (l *Live) Operator(ctx context.Context) (*appsv1.Deployment, error) {
 	return nil, nil
 }
 
-func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, error) {
-	deployment, err := l.Operator(ctx)
+func (s *Source) operatorArguments(ctx context.Context, namespace string) ([]string, error) {
+	deployment, err := Operator(ctx, s.Client, namespace)
 	switch {
 	case apierrors.IsForbidden(err):
-		s.note("you may not read Deployments in namespace %s: the operator's default flags are assumed", l.operatorNamespace)
+		s.note("you may not read Deployments in namespace %s: the operator's default flags are assumed", namespace)
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case deployment == nil:
-		s.note("no operator found in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace)
+		s.note("no operator found in namespace %s (--operator-namespace): its default flags are assumed", namespace)
 		return nil, nil
 	}
 	arguments, _ := OperatorArguments(deployment)
 	return arguments, nil
 }
 
-// nodes sets whether the cluster has virtual and daemonless nodes. Missing permission is not an error.
-func (l *Live) nodes(ctx context.Context, s *Source) error {
+// readNodes finds out whether the cluster has virtual and daemonless nodes. Missing permission is not an error.
+func (s *Source) readNodes(ctx context.Context) error {
 	if s.Settings.NodeKindRules.All != "" {
 		return nil
 	}
 	var nodes corev1.NodeList
-	switch err := l.Client.List(ctx, &nodes); {
+	switch err := s.Client.List(ctx, &nodes); {
 	case apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	has := func(kind plan.NodeKind) *bool {
-		found := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.NodeKindRules.Classify(&n) == kind })
-		return &found
+		return new(slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.NodeKindRules.Classify(&n) == kind }))
 	}
 	s.Cluster.VirtualNodes, s.Cluster.DaemonlessNodes = has(plan.NodeVirtual), has(plan.NodeDaemonless)
 	return nil

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,21 +52,14 @@ func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" 
 type Manifests struct {
 	// Objects are those that affect decisions.
 	Objects []Manifest
-	// Rejected are the policies that the API server would reject. They are not in Objects.
-	Rejected []Rejection
+	// Rejected are the policies that the API server would reject, with its errors as mistakes. They are not in Objects.
+	Rejected []Manifest
 	// Others are the objects that affect no decision, as of kinds that are not decoded. They have no Object.
 	Others []Manifest
 	// operators are the Deployments of the operator in the files. arguments are those of the assumed operator.
 	operators []*appsv1.Deployment
 	arguments []string
 	note      string
-}
-
-// Rejection is a policy that the API server would reject, its file and the errors.
-type Rejection struct {
-	Policy resolve.PolicyRef
-	File   string
-	Errors []string
 }
 
 // Manifest is one object and its file.
@@ -83,16 +74,21 @@ type Manifest struct {
 	Position int
 }
 
+// Policy identifies the policy that the manifest is of.
+func (m Manifest) Policy() resolve.PolicyRef {
+	return resolve.PolicyRef{Kind: resolve.PolicyKind(m.Raw.GetKind()), Namespace: m.Raw.GetNamespace(), Name: m.Raw.GetName()}
+}
+
 // Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one. It fails if there
 // is no object.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
-	builder := localBuilder()
+	builder := LocalBuilder()
 	files := f.FilenameOptions
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 		builder = builder.Stream(stdin, "standard input")
 	}
-	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
+	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
 	if err != nil {
 		return Manifests{}, err
 	}
@@ -119,31 +115,14 @@ func (m *Manifests) assume() error {
 	return nil
 }
 
-// Text is the content of a file with manifests.
-type Text struct {
-	Name string
-	Data []byte
-}
-
-// ReadTexts reads the objects in the texts. Objects without a namespace get the given one. The operator has no flags besides those
-// of the command line.
-func ReadTexts(ctx context.Context, texts []Text, namespace string) (Manifests, error) {
-	if len(texts) == 0 {
-		return Manifests{}, nil
-	}
-	builder := localBuilder()
-	for _, text := range texts {
-		builder = builder.Stream(bytes.NewReader(text.Data), text.Name)
-	}
-	return decode(ctx, builder, namespace, false)
-}
-
-func localBuilder() *resource.Builder {
+// LocalBuilder reads manifests and connects to no cluster.
+func LocalBuilder() *resource.Builder {
 	return resource.NewLocalBuilder().Unstructured().Local().Flatten().ContinueOnError()
 }
 
-// decode decodes and checks the objects that the builder reads.
-func decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
+// Decode decodes and checks the objects that a LocalBuilder reads. Objects without a namespace get the given one. The operator has no flags
+// besides those of the command line. It may correct mistakes as Files.Correct does.
+func Decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return Manifests{}, err
@@ -179,8 +158,11 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		if err != nil {
 			return err
 		}
+		for _, problem := range problems {
+			manifest.Mistakes = append(manifest.Mistakes, problem.Error())
+		}
 		if len(problems) > 0 {
-			m.reject(manifest, problems)
+			m.Rejected = append(m.Rejected, manifest)
 			return nil
 		}
 	}
@@ -213,16 +195,6 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		m.Others = append(m.Others, Manifest{Raw: manifest.Raw, File: manifest.File, Position: manifest.Position})
 	}
 	return nil
-}
-
-// reject adds a policy that the API server would reject.
-func (m *Manifests) reject(policy Manifest, problems field.ErrorList) {
-	raw := policy.Raw
-	rejected := Rejection{File: policy.File, Policy: resolve.PolicyRef{Kind: resolve.PolicyKind(raw.GetKind()), Namespace: raw.GetNamespace(), Name: raw.GetName()}}
-	for _, problem := range problems {
-		rejected.Errors = append(rejected.Errors, problem.Error())
-	}
-	m.Rejected = append(m.Rejected, rejected)
 }
 
 // isRelevant reports whether the object affects decisions.

@@ -51,10 +51,11 @@ func TestGenerateName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests, s := read(t, tc.manifest)
-			pod, found, err := s.Manifest(t.Context(), manifests.Objects[0])
-			if err != nil || !found {
-				t.Fatalf("gather: %v, %v", found, err)
+			workload, err := s.Workload(t.Context(), manifests.Objects[0])
+			if err != nil || len(workload.Templates) != 1 {
+				t.Fatalf("gather: %v, %v", workload, err)
 			}
+			pod := workload.Templates[0].Pod
 			report := s.Explain(pod)
 			if got := report.Kind + " " + report.Namespace + "/" + report.Name; got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
@@ -87,11 +88,11 @@ func TestNamespaceNotInManifests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests, s := read(t, strings.TrimPrefix(tc.manifests, "\n---\n"))
-			pod, _, err := s.Manifest(t.Context(), manifests.Objects[0])
+			workload, err := s.Workload(t.Context(), manifests.Objects[0])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if selected := len(pod.Policies) == 1; selected != tc.selected {
+			if selected := len(workload.Templates[0].Policies) == 1; selected != tc.selected {
 				t.Errorf("the policy selects the Job's pods: %v, want %v", selected, tc.selected)
 			}
 			if noted := len(s.Notes()) == 1; noted != tc.noted {

@@ -22,22 +22,13 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// GetPod reads a pod with its Job and events.
-func (l *Live) GetPod(ctx context.Context, s *Source, key client.ObjectKey) (explain.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := l.Client.Get(ctx, key, pod); err != nil {
-		return explain.Pod{}, fmt.Errorf("get pod: %w", err)
-	}
-	return l.PodWithEvents(ctx, s, pod)
-}
-
 // PodWithEvents reads what concerns a pod, with its events.
-func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod) (explain.Pod, error) {
+func (s *Source) PodWithEvents(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) {
 	result, err := s.Pod(ctx, pod)
 	if err != nil {
 		return result, err
 	}
-	result.Events, err = l.events(ctx, pod)
+	result.Events, err = s.events(ctx, pod)
 	return result, err
 }
 
@@ -45,9 +36,9 @@ func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod) (e
 var eventSources = []string{settings.Name, settings.PluginProgram}
 
 // events returns the events of the operator and of the plugin on the pod, oldest first. Missing permission is not an error.
-func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, error) {
+func (s *Source) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, error) {
 	var list eventsv1.EventList
-	err := l.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("regarding.uid", string(pod.UID))})
+	err := s.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("regarding.uid", string(pod.UID))})
 	switch {
 	case err != nil && isUnavailable(err):
 		return nil, nil
@@ -67,18 +58,18 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 }
 
 // UnfinishedPods lists the unfinished Job-type pods. An empty namespace means all.
-func (l *Live) UnfinishedPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+func (s *Source) UnfinishedPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: podcache.UnfinishedPods()}); err != nil {
+	if err := s.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: podcache.UnfinishedPods()}); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods.Items, nil
 }
 
 // PodsOf returns the pods of a Job: unfinished pods first, then newer pods first.
-func (l *Live) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
+func (s *Source) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := l.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
+	if err := s.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 		return nil, fmt.Errorf("list pods of Job: %w", err)
 	}
 	finished := func(p *corev1.Pod) int {

@@ -3,15 +3,17 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -28,11 +30,11 @@ func PolicyOf(object client.Object) (explain.Policy, bool) {
 		parsed, invalid := resolve.FromNamespaced(policy)
 		parsed.Ref = resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
 		parsed.Spec = &policy.Spec.PolicySpec
-		return explain.Policy{Policy: parsed, Conditions: policy.Status.Conditions, Invalid: invalid}, true
+		return explain.Policy{Policy: parsed, Object: policy, Status: policy.Status, Invalid: invalid}, true
 	case *v1alpha1.ClusterSidecarTerminationPolicy:
 		parsed, invalid := resolve.FromCluster(policy)
 		parsed.Ref, parsed.Spec = resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name}, &policy.Spec.PolicySpec
-		return explain.Policy{Policy: parsed, Conditions: policy.Status.Conditions, Invalid: invalid}, true
+		return explain.Policy{Policy: parsed, Object: policy, Status: policy.Status, Invalid: invalid}, true
 	}
 	return explain.Policy{}, false
 }
@@ -66,47 +68,67 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	return nil
 }
 
+// ListPolicies lists the policies of the namespaces and, if asked for, those of the cluster kind, each sorted by name.
+func ListPolicies(ctx context.Context, reader client.Reader, namespaces []string, cluster bool) ([]explain.Policy, error) {
+	var all []explain.Policy
+	read := func(list client.ObjectList, options ...client.ListOption) error {
+		if err := reader.List(ctx, list, options...); err != nil {
+			return fmt.Errorf("list policies: %w", err)
+		}
+		return meta.EachListItem(list, func(object runtime.Object) error {
+			policy, _ := PolicyOf(object.(client.Object))
+			all = append(all, policy)
+			return nil
+		})
+	}
+	for _, namespace := range namespaces {
+		if err := read(&v1alpha1.SidecarTerminationPolicyList{}, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+	}
+	if cluster {
+		if err := read(&v1alpha1.ClusterSidecarTerminationPolicyList{}); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b explain.Policy) int {
+		return cmp.Or(-cmp.Compare(a.Ref.Kind, b.Ref.Kind), cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return all, nil
+}
+
 // policies returns the valid policies that the operator reads for pods of the namespace: namespaced ones, then those of the cluster
 // kind, each sorted by name. It adds a note if the result depends on the labels of a namespace that is not in the manifests.
 func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	byName := func(a, b resolve.Policy) int { return strings.Compare(a.Ref.Name, b.Ref.Name) }
-	var namespaced, cluster []resolve.Policy
+	var namespaces []string
 	if s.Settings.Watches(pod.Namespace) {
-		var list v1alpha1.SidecarTerminationPolicyList
-		if err := s.Reader.List(ctx, &list, client.InNamespace(pod.Namespace)); err != nil {
-			return nil, fmt.Errorf("list policies: %w", err)
+		namespaces = []string{pod.Namespace}
+	}
+	all, err := ListPolicies(ctx, s.Reader, namespaces, s.Settings.Watches(""))
+	if err != nil {
+		return nil, err
+	}
+	var valid []resolve.Policy
+	for _, policy := range all {
+		if policy.Invalid != nil {
+			continue
 		}
-		for i := range list.Items {
-			if policy, err := resolve.FromNamespaced(&list.Items[i]); err == nil {
-				namespaced = append(namespaced, policy)
-			}
+		valid = append(valid, policy.Policy)
+		if s.assumed.Has(pod.Namespace) && policy.MaySelect(pod) && selectsByUnknownLabel(policy.Object) {
+			s.note("namespace %s is not in the manifests: it is assumed to have the label %s only; add its manifest, because a cluster policy selects by labels",
+				pod.Namespace, corev1.LabelMetadataName)
 		}
 	}
-	if s.Settings.Watches("") {
-		var list v1alpha1.ClusterSidecarTerminationPolicyList
-		if err := s.Reader.List(ctx, &list); err != nil {
-			return nil, fmt.Errorf("list cluster policies: %w", err)
-		}
-		for i := range list.Items {
-			policy, err := resolve.FromCluster(&list.Items[i])
-			if err != nil {
-				continue
-			}
-			cluster = append(cluster, policy)
-			if s.assumed.Has(pod.Namespace) && policy.MaySelect(pod) && selectsByUnknownLabel(list.Items[i].Spec.NamespaceSelector) {
-				s.note("namespace %s is not in the manifests: it is assumed to have the label %s only; add its manifest, because a cluster policy selects by labels",
-					pod.Namespace, corev1.LabelMetadataName)
-			}
-		}
-	}
-	slices.SortFunc(namespaced, byName)
-	slices.SortFunc(cluster, byName)
-	return slices.Concat(namespaced, cluster), nil
+	return valid, nil
 }
 
-// selectsByUnknownLabel reports whether the selector, which is valid, uses a label that the API server does not set.
-func selectsByUnknownLabel(selector *metav1.LabelSelector) bool {
-	parsed, _ := metav1.LabelSelectorAsSelector(selector)
+// selectsByUnknownLabel reports whether the policy, which is valid, selects namespaces by a label that the API server does not set.
+func selectsByUnknownLabel(policy metav1.Object) bool {
+	cluster, ok := policy.(*v1alpha1.ClusterSidecarTerminationPolicy)
+	if !ok {
+		return false
+	}
+	parsed, _ := metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector)
 	requirements, _ := parsed.Requirements()
 	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }

@@ -26,6 +26,8 @@ import (
 
 // Source reads a cluster or manifests.
 type Source struct {
+	// Client is that of the cluster, or nil. Reader reads what decisions depend on, as far as the user may.
+	Client   client.Client
 	Reader   client.Reader
 	Settings settings.Operator
 	Cluster  explain.Cluster
@@ -33,7 +35,7 @@ type Source struct {
 	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
-	// jobs are those that were read. A Job is nil if it could not be.
+	// jobs are those that the command has listed.
 	jobs map[types.UID]*batchv1.Job
 }
 
@@ -89,33 +91,27 @@ func (s *Source) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, erro
 	if owner == nil {
 		return nil, nil
 	}
-	if known, found := s.jobs[owner.UID]; found {
+	if known := s.jobs[owner.UID]; known != nil {
 		return known, nil
 	}
 	job := &batchv1.Job{}
 	switch err := s.Reader.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
 	case err != nil && isUnavailable(err):
-		job = nil
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get Job of pod: %w", err)
 	case job.UID != owner.UID && !s.Cluster.Offline:
-		job = nil
+		return nil, nil
 	}
-	s.keepJob(owner.UID, job)
 	return job, nil
 }
 
 // KnowJob keeps a Job that was read, so that it is not read again for each of its pods.
-func (s *Source) KnowJob(job *batchv1.Job) { s.keepJob(job.UID, job) }
-
-func (s *Source) keepJob(uid types.UID, job *batchv1.Job) {
-	if uid == "" {
-		return // in a manifest
-	}
+func (s *Source) KnowJob(job *batchv1.Job) {
 	if s.jobs == nil {
 		s.jobs = map[types.UID]*batchv1.Job{}
 	}
-	s.jobs[uid] = job
+	s.jobs[job.UID] = job
 }
 
 // phaseSince returns when the pod's phase became terminal at the latest, as far as its managed fields say.
@@ -147,10 +143,10 @@ func (s *Source) Template(ctx context.Context, template explain.Pod) (explain.Po
 // Assumed reports whether the namespace is not in the manifests, so that only its name is known.
 func (s *Source) Assumed(namespace string) bool { return s.assumed.Has(namespace) }
 
-// Manifest reads the input for the pods of a manifest, and returns false for other objects.
-func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, bool, error) {
+// Workload reads the input for the pods of a manifest: one for a Pod, Job or CronJob, and one for each pod template of an object that is
+// not decoded.
+func (s *Source) Workload(ctx context.Context, manifest Manifest) (workload Workload, err error) {
 	var pod explain.Pod
-	var err error
 	switch object := manifest.Object.(type) {
 	case *corev1.Pod:
 		pod, err = s.Pod(ctx, object)
@@ -158,8 +154,21 @@ func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, 
 		pod, err = s.Template(ctx, OfJob(object))
 	case *batchv1.CronJob:
 		pod, err = s.Template(ctx, OfCronJob(object))
+	case nil:
+		if len(manifest.Mistakes) > 0 || MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
+			return workload, nil
+		}
+		workload = ReadWorkload(manifest.Raw)
+		for i := range workload.Templates {
+			template := &workload.Templates[i]
+			if template.Pod, err = s.Template(ctx, template.Pod); err != nil {
+				return workload, err
+			}
+		}
+		return workload, nil
 	default:
-		return pod, false, nil
+		return workload, nil
 	}
-	return pod, true, err
+	workload.Templates = []WorkloadTemplate{{Pod: pod, Mistakes: manifest.Mistakes}}
+	return workload, err
 }

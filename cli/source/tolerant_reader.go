@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,8 +19,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// tolerantReader is a reader for users with few permissions. It treats forbidden objects as absent, and a forbidden node as a
-// real node, and notes both. A kind that the cluster does not serve has no objects. It reads everything once.
+// tolerantReader is a reader for users with few permissions. It treats forbidden lists as empty, a forbidden namespace as one without
+// labels, and a forbidden node as a real node, and notes it. A kind that the cluster does not serve has no objects. It reads everything once.
 type tolerantReader struct {
 	client.Reader
 	note  func(format string, arguments ...any)
@@ -52,12 +53,15 @@ func (r *tolerantReader) Get(ctx context.Context, key client.ObjectKey, into cli
 		if !apierrors.IsForbidden(err) {
 			return err
 		}
-		if node, ok := into.(*corev1.Node); ok {
+		switch object := into.(type) {
+		case *corev1.Node:
 			r.note("you may not read nodes: every node is assumed to be a real node")
-			node.Name = key.Name
-			return nil
+			object.Name = key.Name
+		case *metav1.PartialObjectMetadata:
+			r.note("you may not read namespace %s: it is assumed to have no labels", key.Name)
+		default:
+			return err
 		}
-		r.note("you may not read namespace %s: it is assumed to have no labels", key.Name)
 		return nil
 	})
 }

@@ -11,14 +11,16 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
-// Workload is an object of a kind other than Pod, Job and CronJob, and its pod templates.
+// Workload is the pod templates of an object, or the pod that it is.
 type Workload struct {
 	Templates []WorkloadTemplate
 	// Gaps say what of the object could not be read.
@@ -454,12 +456,17 @@ func remarks(object *unstructured.Unstructured) []explain.Finding {
 	case kind.Group == "ray.io":
 		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
 	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
-		sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType")
-		name := fmt.Sprintf("csql-%s-%s", object.GetNamespace(), object.GetName())
-		if sidecarType == "initContainer" {
-			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the Cloud SQL Proxy Operator adds %s as a native sidecar", name))}
+		// The operator annotates the templates that the object selects.
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Annotations: map[string]string{kind.Group + "/" + object.GetName(): "yes"}}}
+		added := sidecars.Predict(pod, &metav1.ObjectMeta{})
+		if len(added) == 0 {
+			return nil // the object has no name
 		}
-		found := explain.NotChecked(fmt.Sprintf("the Cloud SQL Proxy Operator adds container %s to the workloads that it selects; which these are was not checked", name))
+		injector, container := added[0].Injector, added[0].Container
+		if sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType"); sidecarType == "initContainer" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the %s adds %s as a native sidecar", injector, container))}
+		}
+		found := explain.NotChecked(fmt.Sprintf("the %s adds container %s to the workloads that it selects; which these are was not checked", injector, container))
 		found.Hint = "list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
 		return []explain.Finding{found}
 	}

@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // Images on the cluster's nodes.
@@ -38,10 +36,6 @@ type Cluster struct {
 	Config *rest.Config
 	// Client reads and writes API objects, never from a cache.
 	Client client.Client
-	// Dynamic watches kinds that the cluster serves at times.
-	Dynamic dynamic.Interface
-	// Clientset serves what Client does not, such as the logs of pods.
-	Clientset kubernetes.Interface
 	// Repository is the root of the operator's repository.
 	Repository string
 	// Kubeconfig is the path of the administrator's kubeconfig.
@@ -53,13 +47,13 @@ var Connect = sync.OnceValues(connect)
 
 func connect() (*Cluster, error) {
 	log.SetLogger(logr.Discard())
-	repository, err := findRepository()
+	repository, err := layout.Repository()
 	if err != nil {
 		return nil, err
 	}
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		kubeconfig = filepath.Join(repository, ".cluster", "kubeconfig")
+		kubeconfig = layout.In(repository).AdminKubeconfig()
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -72,19 +66,16 @@ func connect() (*Cluster, error) {
 	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
 		return nil, fmt.Errorf("register the types: %w", err)
 	}
-	direct, failed := client.New(config, client.Options{Scheme: types})
-	watching, err := dynamic.NewForConfig(config)
-	failed = errors.Join(failed, err)
-	clientset, err := kubernetes.NewForConfig(config)
-	if err := errors.Join(failed, err); err != nil {
+	direct, err := client.New(config, client.Options{Scheme: types})
+	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Cluster{Config: config, Client: direct, Dynamic: watching, Clientset: clientset, Repository: repository, Kubeconfig: kubeconfig}, nil
+	return &Cluster{Config: config, Client: direct, Repository: repository, Kubeconfig: kubeconfig}, nil
 }
 
 // KubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
 func (c *Cluster) KubectlProgram() string {
-	program := filepath.Join(c.Repository, ".cluster", "bin", "kubectl")
+	program := layout.In(c.Repository).Kubectl()
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}
@@ -100,22 +91,4 @@ func (c *Cluster) TryKubectl(ctx context.Context, arguments ...string) (string, 
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	output, err := command.CombinedOutput()
 	return string(output), err
-}
-
-// findRepository returns the nearest parent directory with go.mod.
-func findRepository() (string, error) {
-	directory, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the working directory: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
-			return directory, nil
-		}
-		parent := filepath.Dir(directory)
-		if parent == directory {
-			return "", errors.New("no go.mod in any parent directory")
-		}
-		directory = parent
-	}
 }

@@ -10,18 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const localClusterTimeout = 5 * time.Minute
 
-// groupsOfAddons are the API groups of the tools that `make cluster-up WITH=NAME` adds.
-var groupsOfAddons = map[string]string{"argo": "argoproj.io", "jobset": "jobset.x-k8s.io", "kueue": "kueue.x-k8s.io"}
+// kindsOfAddons are kinds of the tools that `make cluster-up WITH=NAME` adds.
+var kindsOfAddons = map[string]schema.GroupKind{
+	"argo": {Group: "argoproj.io", Kind: "Workflow"}, "jobset": {Group: "jobset.x-k8s.io", Kind: "JobSet"}, "kueue": {Group: "kueue.x-k8s.io", Kind: "LocalQueue"},
+}
 
 // RequireAddons skips the test if the cluster lacks one of the addons. With REQUIRE_E2E=1 the test fails instead.
 func RequireAddons(t *testing.T, names ...string) {
@@ -30,13 +32,13 @@ func RequireAddons(t *testing.T, names ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := cluster.Clientset.Discovery().ServerGroups()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range names {
-		if slices.ContainsFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == groupsOfAddons[name] }) {
+		_, err := cluster.Client.RESTMapper().RESTMapping(kindsOfAddons[name])
+		if err == nil {
 			continue
+		}
+		if !meta.IsNoMatchError(err) {
+			t.Fatal(err)
 		}
 		reason := fmt.Sprintf("The cluster does not have %s: bring it up by make cluster-up WITH=%s", name, strings.Join(names, ","))
 		if os.Getenv("REQUIRE_E2E") == "1" {

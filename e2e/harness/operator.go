@@ -211,11 +211,7 @@ func (o *OperatorProcess) Start() {
 }
 
 // LogTail returns the last lines of the log, which covers all starts of the process.
-func (o *OperatorProcess) LogTail() string {
-	log, _ := os.ReadFile(o.command.Log)
-	lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n")
-}
+func (o *OperatorProcess) LogTail() string { return process.Tail(o.command.Log, dumpedLogLines) }
 
 // Alive reports whether the operator runs.
 func (o *OperatorProcess) Alive() bool { return o.running.Alive() }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -68,8 +69,12 @@ type CRR struct {
 }
 
 // startRecorder records until the test ends. It also records kinds that the cluster serves only later.
-func startRecorder(t *testing.T, client dynamic.Interface, namespace string) *Recorder {
+func startRecorder(t *testing.T, config *rest.Config, namespace string) *Recorder {
 	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	recorder := &Recorder{changed: make(chan struct{}), seen: Seen{
 		jobs: map[string]*batchv1.Job{}, pods: map[types.UID]*PodRecord{}, crrs: map[types.UID]*CRR{},
 	}}

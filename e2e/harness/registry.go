@@ -11,10 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // Registry is a container registry on the loopback interface. containerd uses plain HTTP there.
@@ -36,12 +35,9 @@ func (r *Registry) Reference(image string) string {
 // Push writes an image to the registry and returns its reference.
 func (r *Registry) Push(t *testing.T, image string, content v1.Image) string {
 	t.Helper()
-	reference, err := name.NewTag(r.Reference(image), name.StrictValidation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(reference, content, remote.WithContext(t.Context())); err != nil {
+	reference := r.Reference(image)
+	if err := crane.Push(content, reference, crane.WithContext(t.Context())); err != nil {
 		t.Fatalf("Push %s: %v", reference, err)
 	}
-	return reference.String()
+	return reference
 }

@@ -74,7 +74,7 @@ func NewWithLabels(t *testing.T, labels map[string]string) *Test {
 	}
 	test := &Test{T: t, Cluster: cluster, Namespace: namespace.Name}
 	t.Cleanup(func() { test.deleteNamespace(namespace) })
-	test.Recorder = startRecorder(t, cluster.Dynamic, namespace.Name)
+	test.Recorder = startRecorder(t, cluster.Config, namespace.Name)
 	t.Cleanup(func() {
 		if t.Failed() {
 			test.dump()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,18 +15,15 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	manifests "github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
 // environment is an API server with clients for it, and the contender with the processes that it needs.
@@ -92,12 +88,12 @@ func findServer(port string) (int, error) {
 }
 
 // connect makes the clients.
-func (e *environment) connect(config *rest.Config) (err error) {
+func (e *environment) connect(config *rest.Config) error {
 	// No client-side limit may slow a load down.
 	e.config = rest.CopyConfig(config)
 	e.config.QPS = -1
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types), crr.AddToScheme(types)); err != nil {
+	types, err := scheme.New()
+	if err != nil {
 		return err
 	}
 	if e.client, err = client.NewWithWatch(e.config, client.Options{Scheme: types}); err != nil {
@@ -130,19 +126,6 @@ func (e *environment) kubeconfig(name string) (string, error) {
 	content, err := user.KubeConfig()
 	file := filepath.Join(e.directory, name+".kubeconfig")
 	return file, errors.Join(err, os.WriteFile(file, content, 0o600))
-}
-
-// freeAddresses returns free addresses of the loopback interface.
-func freeAddresses(count int) (addresses []string, err error) {
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }
 
 // Contenders of a burst.
@@ -219,9 +202,11 @@ func (e *environment) launch(ctx context.Context, path string, with func(kubecon
 	if err != nil {
 		return nil, err
 	}
-	free, err := freeAddresses(4)
-	if err != nil {
-		return nil, err
+	free := make([]string, 4)
+	for i := range free {
+		if free[i], err = process.FreeAddress(); err != nil {
+			return nil, err
+		}
 	}
 	command := with(kubeconfig, free)
 	command.Path, command.Directory, command.Log = path, e.directory, one.log
@@ -243,10 +228,7 @@ func (e *environment) launch(ctx context.Context, path string, with func(kubecon
 }
 
 // tail is the end of the log.
-func (p *program) tail() string {
-	content, _ := os.ReadFile(p.log)
-	return "its log ends:\n" + string(content[max(0, len(content)-3000):])
-}
+func (p *program) tail() string { return "its log ends:\n" + process.Tail(p.log, 30) }
 
 // usage is what a process has used.
 type usage struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const (
@@ -55,7 +56,7 @@ func (s *session) large(ctx context.Context, versions cluster.Versions) (err err
 		func() error { return starts(s.runs, "no pods") },
 		func() error { return bursts("no pods") },
 		func() error {
-			return s.reporter.Step("create "+unfinished, func() error {
+			return progress.Step("create "+unfinished, func() error {
 				return each(ctx, s.largePods, func(ctx context.Context, i int) error {
 					namespace := namespaces[i%len(namespaces)]
 					_, err := e.createPod(ctx, newPod(namespace, fmt.Sprintf("unfinished-%06d", i), namespace), runs)

@@ -34,17 +34,16 @@ type session struct {
 	parts, contenders     string
 	runs, pods, largePods int
 
-	layout   layout.Layout
-	cluster  *cluster.Cluster
-	reporter *progress.Reporter
-	report   *report
+	layout  layout.Layout
+	cluster *cluster.Cluster
+	report  *report
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
-	s := &session{reporter: progress.Stderr()}
+	s := &session{}
 	flag.StringVar(&s.parts, "parts", "burst", "what to measure, separated by commas: burst, steady, large, and completion on the local cluster (make cluster-up cluster-deploy)")
 	flag.StringVar(&s.contenders, "contenders", "", "contenders to measure, separated by commas; all if empty")
 	flag.IntVar(&s.runs, "runs", 5, "runs of each contender")
@@ -71,7 +70,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	if s.layout, err = layout.Find(); err != nil {
 		return err
 	}
-	if s.cluster, err = cluster.New(s.layout, s.reporter); err != nil {
+	if s.cluster, err = cluster.New(s.layout); err != nil {
 		return err
 	}
 	versions, err := cluster.FromEnvironment()
@@ -110,7 +109,7 @@ func (s *session) inTurn(runs int, load string, contenders []string, measure fun
 			if s.contenders != "" && !strings.Contains(","+s.contenders+",", ","+contender+",") {
 				continue
 			}
-			err := s.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", load, run+1, runs, contender), func() error {
+			err := progress.Step(fmt.Sprintf("%s, run %d of %d: %s", load, run+1, runs, contender), func() error {
 				return errors.Join(measure(contender), s.report.save(s.layout.Path("bench.json")))
 			})
 			if err != nil {

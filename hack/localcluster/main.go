@@ -19,7 +19,6 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
-	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const usage = `usage: localcluster COMMAND
@@ -48,7 +47,7 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	local, err := cluster.New(directories, progress.Stderr())
+	local, err := cluster.New(directories)
 	if err != nil {
 		return err
 	}

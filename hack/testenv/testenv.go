@@ -7,8 +7,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -18,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/kustomize/api/krusty"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
 
 // startTimeout limits the start and stop of the server. The default of 20 seconds is too short on a busy machine.
@@ -77,23 +77,14 @@ func Eventually(tb testing.TB, what string, check func(ctx context.Context) erro
 	}
 }
 
-// Ports from firstPort are outside of Linux's ephemeral port range (net.ipv4.ip_local_port_range), so that no connection takes
-// the port of a process while it restarts.
-const firstPort, ports = 20000, 10000
-
 // FreeAddress returns an unused loopback address.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	var err error
-	for range 100 {
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))); err == nil {
-			_ = listener.Close()
-			return listener.Addr().String()
-		}
+	address, err := process.FreeAddress()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	tb.Fatalf("find a free address: %v", err)
-	return ""
+	return address
 }
 
 // Kustomizer returns a Kustomizer that orders resources as `kustomize build` does. kustomize has a global OpenAPI schema, so

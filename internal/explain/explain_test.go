@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podinput"
@@ -27,7 +28,7 @@ import (
 )
 
 // noon is the time of the tests.
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var noon = podtest.Noon
 
 // fixture is the template of a Job with main and proxy, on a cluster with OpenKruise and no virtual nodes.
 type fixture struct {
@@ -104,12 +105,9 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	if code != 0 {
 		w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
 	}
-	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-ago))}}},
-		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
-			StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}},
-	}}
+	main := podtest.Ended("main", code)
+	main.State.Terminated.FinishedAt = metav1.NewTime(noon.Add(-ago))
+	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{main, podtest.Running("proxy")}}
 }
 
 // unmark makes the pod one that the operator has not marked yet.
@@ -510,6 +508,10 @@ func TestMethodsByNodeType(t *testing.T) {
 		"restartPolicy Always": {func(w *fixture) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways },
 			[]string{"any node[]"}},
 		"only sidecars": {func(w *fixture) { w.policy(asIs, "main") }, []string{"any node[]"}},
+		"an operator without OpenKruise": {func(w *fixture) {
+			w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
+			w.operator.NodeKindRules.All = plan.NodeReal
+		}, []string{"real node[PodPhase Image]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
@@ -552,28 +554,6 @@ func TestDescribePolicy(t *testing.T) {
 	invalid := explain.DescribePolicy(explain.Policy{Policy: w.Policies[1], Invalid: errors.New("cannot be parsed")}, nil, w.operator)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
-	}
-}
-
-func TestPodOfAnotherNamespaceIsIgnored(t *testing.T) {
-	w := newFixture()
-	w.operator.WatchNamespaces = []string{"etl", "web"}
-	w.live(time.Hour, 0)
-	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-	const want = "the operator does not watch namespace batch, but only etl, web"
-	if report.Stage != plan.StageIgnored || report.Reason != v1alpha1.ReasonNamespaceNotWatched || report.Message != want {
-		t.Errorf("got %s %s: %s", report.Stage, report.Reason, report.Message)
-	}
-}
-
-func TestMethodsWithoutOpenKruise(t *testing.T) {
-	w := newFixture()
-	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
-	w.operator.NodeKindRules.All = plan.NodeReal
-	w.policy(asIs, "proxy")
-	nodes := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Nodes
-	if len(nodes) != 1 || nodes[0].NodeType != "real node" || *nodes[0].OpenKruise {
-		t.Errorf("got %+v", nodes)
 	}
 }
 

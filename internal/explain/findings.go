@@ -18,12 +18,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
-// Why the operator ignores a pod.
-const (
-	restartPolicyAlways = "restartPolicy is Always, the default of pods; the operator acts on pods with Never or OnFailure only"
-	noMainContainer     = "every container is declared a sidecar, so the operator cannot know when the pod is done"
-)
-
 // overdue is the delay after which a missing action is a finding.
 const overdue = 45 * time.Second
 
@@ -32,13 +26,14 @@ func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
 	if !IsJobType(x.Pod.Pod) {
-		if len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0 {
-			x.add(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways)
+		declares := len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
+		if declares && x.next.Reason == v1alpha1.ReasonRestartPolicyAlways {
+			x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
 		}
 		return
 	}
-	if len(x.view.Sidecars) > 0 && len(x.view.Mains) == 0 {
-		x.add(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", noMainContainer)
+	if x.next.Reason == v1alpha1.ReasonNoMainContainer {
+		x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
 	}
 	if !x.isFinished() {
 		x.checkDryRun()
@@ -124,7 +119,11 @@ func (x *explainer) checkDecision() {
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
 	if d.BackoffLimitRisk {
-		x.backoffLimitRisk(imagesSwapped(d.Writes))
+		swapped := 0
+		for _, write := range d.Writes {
+			swapped += len(write.Images)
+		}
+		x.backoffLimitRisk(swapped)
 	}
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
@@ -299,8 +298,6 @@ func finding(severity Severity, reason v1alpha1.Reason, container, message strin
 // isWatched reports whether the operator watches the pod's namespace.
 func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
 
-func (x *explainer) notWatched() string { return notWatched(x.operator, x.Pod.Pod.Namespace) }
-
 // maxNamespaces limits the namespaces that a message lists.
 const maxNamespaces = 5
 
@@ -313,6 +310,6 @@ func notWatched(operator settings.Decisions, namespace string) string {
 // sidecar to end.
 func (x *explainer) checkNamespace() {
 	if !x.isWatched() && IsJobType(x.Pod.Pod) && len(x.Pod.Pod.Spec.Containers)+len(x.Injected) > 1 {
-		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", x.notWatched())
+		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", notWatched(x.operator, x.Pod.Pod.Namespace))
 	}
 }

@@ -4,11 +4,10 @@ package explain_test
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,22 @@ func ruleFor(container string, action batchv1.PodFailurePolicyAction, operator b
 		requirement.ContainerName = &container
 	}
 	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: requirement}
+}
+
+// shown lists the findings with the reason that lint shows, as SEVERITY CONTAINER. Each must have a hint.
+func shown(t *testing.T, w *fixture, reason v1alpha1.Reason) []string {
+	t.Helper()
+	var all []string
+	for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
+		if f.Reason != reason {
+			continue
+		}
+		if f.Hint == "" {
+			t.Errorf("finding without a hint: %+v", f)
+		}
+		all = append(all, fmt.Sprintf("%s %s", f.Severity, f.Container))
+	}
+	return all
 }
 
 func TestFailurePolicy(t *testing.T) {
@@ -113,18 +128,8 @@ func TestFailurePolicy(t *testing.T) {
 			if tc.rules != nil {
 				w.FailurePolicy = &batchv1.PodFailurePolicy{Rules: tc.rules}
 			}
-			var got []string
-			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
-				if f.Reason != v1alpha1.ReasonSidecarMatchesFailurePolicy {
-					continue
-				}
-				if f.Hint == "" {
-					t.Errorf("finding without a hint: %+v", f)
-				}
-				got = append(got, fmt.Sprintf("%s %s", f.Severity, f.Container))
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
+			if diff := cmp.Diff(tc.want, shown(t, w, v1alpha1.ReasonSidecarMatchesFailurePolicy)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -135,15 +140,15 @@ func TestDeletedWhileEnding(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
 		after  time.Duration
-		want   []string // containers of the findings
+		want   []string // SEVERITY CONTAINER
 	}{
-		"at once":                    {proxy, 0, []string{"proxy"}},
-		"within the grace period":    {proxy, 29 * time.Second, []string{"proxy"}},
+		"at once":                    {proxy, 0, []string{"Note proxy"}},
+		"within the grace period":    {proxy, 29 * time.Second, []string{"Note proxy"}},
 		"after the grace period":     {proxy, 30 * time.Second, nil},
-		"within a long grace period": {func(w *fixture) { proxy(w); w.Pod.Pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) }, 30 * time.Second, []string{"proxy"}},
+		"within a long grace period": {func(w *fixture) { proxy(w); w.Pod.Pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) }, 30 * time.Second, []string{"Note proxy"}},
 		"no sidecar":                 {func(w *fixture) { w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1] }, 0, nil},
 		"OpenKruise":                 {func(w *fixture) { proxy(w); w.cluster.Kruise = ptr.To(true) }, 0, nil},
-		"mode PodPhase":              {func(w *fixture) { w.policy(mode(v1alpha1.ModePodPhase), "proxy") }, 0, []string{"proxy"}},
+		"mode PodPhase":              {func(w *fixture) { w.policy(mode(v1alpha1.ModePodPhase), "proxy") }, 0, []string{"Note proxy"}},
 		"exit code that counts": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
 		}, 0, nil},
@@ -153,7 +158,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 			w.operator.Resolve.Image = "quick-exit:v1"
 			w.operator.Capabilities.PodPhase = plan.PodPhaseLastResort
 		}, 0, nil},
-		"main runs": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, 0, []string{"proxy"}},
+		"main runs": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, 0, []string{"Note proxy"}},
 		"finished pod": {func(w *fixture) {
 			proxy(w)
 			w.live(time.Hour, 0)
@@ -163,49 +168,38 @@ func TestDeletedWhileEnding(t *testing.T) {
 			w.policy(asIs, "proxy", "logs")
 			w.cluster.Kruise = ptr.To(false)
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
-		}, 0, []string{""}},
+		}, 0, []string{"Note "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
 			tc.change(w)
 			w.Deletion = &explain.Deletion{Field: "ttlSecondsAfterFinished", After: tc.after}
-			var got []string
-			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
-				if f.Reason != v1alpha1.ReasonDeletedWhileEnding {
-					continue
-				}
-				if f.Severity != explain.SeverityNote || f.Hint == "" {
-					t.Errorf("finding %+v", f)
-				}
-				got = append(got, f.Container)
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
+			if diff := cmp.Diff(tc.want, shown(t, w, v1alpha1.ReasonDeletedWhileEnding)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 func TestForeignFinalizer(t *testing.T) {
-	const warning, note = explain.SeverityWarning, explain.SeverityNote
 	proxy := func(w *fixture) { w.policy(asIs, "proxy"); w.cluster.Kruise = ptr.To(false) }
 	for name, tc := range map[string]struct {
 		change     func(w *fixture)
 		finalizers []string
 		deletion   *explain.Deletion
-		want       []explain.Severity
+		want       []string // SEVERITY CONTAINER
 	}{
 		"no finalizer":             {proxy, nil, nil, nil},
 		"finalizers of Kubernetes": {proxy, []string{batchv1.JobTrackingFinalizer, metav1.FinalizerDeleteDependents}, nil, nil},
-		"foreign finalizer":        {proxy, []string{batchv1.JobTrackingFinalizer, "example.com/keep"}, nil, []explain.Severity{note}},
-		"early deletion":           {proxy, []string{"example.com/keep"}, &explain.Deletion{Field: "ttlSecondsAfterFinished"}, []explain.Severity{warning}},
-		"late deletion":            {proxy, []string{"example.com/keep"}, &explain.Deletion{After: time.Hour}, []explain.Severity{note}},
+		"foreign finalizer":        {proxy, []string{batchv1.JobTrackingFinalizer, "example.com/keep"}, nil, []string{"Note proxy"}},
+		"early deletion":           {proxy, []string{"example.com/keep"}, &explain.Deletion{Field: "ttlSecondsAfterFinished"}, []string{"Warning proxy"}},
+		"late deletion":            {proxy, []string{"example.com/keep"}, &explain.Deletion{After: time.Hour}, []string{"Note proxy"}},
 		"no sidecar":               {func(*fixture) {}, []string{"example.com/keep"}, nil, nil},
 		"no phase": {func(w *fixture) {
 			proxy(w)
 			w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled
 		}, []string{"example.com/keep"}, nil, nil},
-		"main container running": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, []string{"example.com/keep"}, nil, []explain.Severity{note}},
+		"main container running": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, []string{"example.com/keep"}, nil, []string{"Note proxy"}},
 		"finished pod": {func(w *fixture) {
 			proxy(w)
 			w.live(time.Hour, 0)
@@ -216,18 +210,8 @@ func TestForeignFinalizer(t *testing.T) {
 			w := newFixture()
 			tc.change(w)
 			w.Pod.Pod.Finalizers, w.Deletion = tc.finalizers, tc.deletion
-			var got []explain.Severity
-			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
-				if f.Reason != v1alpha1.ReasonForeignFinalizer {
-					continue
-				}
-				if f.Container != "proxy" || f.Hint == "" || !strings.Contains(f.Message, "finalizer example.com/keep keeps") {
-					t.Errorf("finding %+v", f)
-				}
-				got = append(got, f.Severity)
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
+			if diff := cmp.Diff(tc.want, shown(t, w, v1alpha1.ReasonForeignFinalizer)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}

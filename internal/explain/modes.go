@@ -52,9 +52,9 @@ func (x *explainer) nodes() []NodeModes {
 func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	switch {
 	case !IsJobType(x.Pod.Pod):
-		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: restartPolicyAlways}}
+		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: x.next.Message}}
 	case len(x.view.Mains) == 0:
-		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: noMainContainer}}
+		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: x.next.Message}}
 	}
 	var nodes []NodeModes
 	for _, on := range x.nodes() {
@@ -198,15 +198,6 @@ func severityOf(reason v1alpha1.Reason) Severity {
 		return SeverityNote
 	}
 	return SeverityWarning
-}
-
-// imagesSwapped counts the images that the actions swap.
-func imagesSwapped(actions []plan.Write) int {
-	count := 0
-	for _, action := range actions {
-		count += len(action.Images)
-	}
-	return count
 }
 
 // backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.

@@ -67,9 +67,10 @@ type explainer struct {
 	now        time.Time
 	resolution resolve.Resolution
 	view       resolve.View
-	decision   plan.Decision
-	missing    []missingContainers
-	found      []Finding
+	// next is what plan decides about the pod or the template, and decision the same for pods that the operator watches.
+	next, decision plan.Decision
+	missing        []missingContainers
+	found          []Finding
 }
 
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
@@ -94,10 +95,11 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
 		Events: pod.Events, now: now, input: pod, overrides: x.resolution.Overrides,
 	}
+	x.next = plan.Next(x.snapshot(), x.now)
 	if !pod.Template {
-		x.decision = plan.Next(x.snapshot(), x.now)
+		x.decision = x.next
 		if !x.isWatched() {
-			x.decision = plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNamespaceNotWatched, Message: x.notWatched()}
+			x.decision = plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNamespaceNotWatched, Message: notWatched(operator, pod.Pod.Namespace)}
 		}
 		x.report(&report)
 	}
@@ -123,7 +125,11 @@ func (x *explainer) report(report *Report) {
 	report.Stage, report.Reason, report.Message = d.Stage, d.Reason, d.Message
 	report.Planned = d.Stage == plan.StageTerminating && len(plan.AllAttempts(x.snapshot())) == 0
 	if ends := d.Ends(); len(ends) > 0 && (d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback) {
-		report.Message = nextStep(ends, report.Planned)
+		// The operator has not carried the decision out. Its own message is for the event when it does.
+		report.Message = "main containers are done; next, the operator will end " + plan.DescribeWrites(ends)
+		if report.Planned {
+			report.Message = "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeWrites(ends)
+		}
 	}
 	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
 		report.MainsDoneTime = &metav1.Time{Time: d.MainsDone}
@@ -131,15 +137,6 @@ func (x *explainer) report(report *Report) {
 	if d.RequeueAfter > 0 && len(d.Writes) == 0 {
 		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
 	}
-}
-
-// nextStep is the message of a decision to act, which the operator has not carried out yet. The message of the decision itself is
-// for the event that the operator emits when it acts.
-func nextStep(ends []plan.Write, first bool) string {
-	if first {
-		return "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeWrites(ends)
-	}
-	return "main containers are done; next, the operator will end " + plan.DescribeWrites(ends)
 }
 
 func (x *explainer) containers() []Container {

@@ -18,7 +18,9 @@ import (
 // Policy is a policy of either kind.
 type Policy struct {
 	resolve.Policy
-	Conditions []metav1.Condition
+	// Object is the object that was read.
+	Object metav1.Object
+	Status v1alpha1.PolicyStatus
 	// Invalid is why the policy's selectors cannot be parsed, or nil. The policy then has Ref and Spec only.
 	Invalid error
 }
@@ -63,7 +65,7 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 		Kind: string(policy.Ref.Kind), Namespace: namespace, Name: policy.Ref.Name,
 		Mode: cmp.Or(policy.Spec.Mode, resolve.DefaultMode), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
 		Priority: policy.Spec.Priority, IncludeInjected: policy.Spec.IncludeInjected,
-		Conditions: policy.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
+		Conditions: policy.Status.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
 	}
 	for _, sidecar := range policy.Spec.Sidecars {
 		result.Sidecars = append(result.Sidecars, sidecar.Name)

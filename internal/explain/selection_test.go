@@ -399,6 +399,8 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.ContainerStatuses[1].State = w.Pod.Pod.Status.ContainerStatuses[0].State
 		}, v1alpha1.ReasonTerminated, "every sidecar has ended", false},
+		"another namespace": {func(w *fixture) { w.live(time.Hour, 0); w.operator.WatchNamespaces = []string{"etl", "web"} },
+			v1alpha1.ReasonNamespaceNotWatched, "the operator does not watch namespace batch, but only etl, web", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()

@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	_ "embed"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -19,10 +21,14 @@ func serviceAccount(namespace, name string) User {
 // kruiseFeatureGates leave out OpenKruise's own terminator of sidecars and all alpha features but jobs that pull images.
 const kruiseFeatureGates = "--feature-gates=AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
 
+// broadcastJob is an object that the API server accepts once OpenKruise's webhooks serve.
+//
+//go:embed broadcastjob.json
+var broadcastJob string
+
 // openKruise runs OpenKruise's daemon on the first node alone.
 func openKruise(d Description) Addon {
 	const namespace, manager = "kruise-system", "kruise-manager"
-	// The API server accepts this object once the webhooks serve.
 	sample := d.Path("addons", "broadcastjob.json")
 	return Addon{
 		Tool:      kruiseTool(d.Kruise),
@@ -43,17 +49,7 @@ func openKruise(d Description) Addon {
 					d.Kubectl(), "--kubeconfig=" + d.AdminKubeconfig(), "create", "--filename=" + sample,
 					"--raw=/apis/apps.kruise.io/v1alpha1/namespaces/default/broadcastjobs?dryRun=All",
 				}},
-				Files: map[string]string{sample: object{
-					"apiVersion": "apps.kruise.io/v1alpha1",
-					"kind":       "BroadcastJob",
-					"metadata":   object{"generateName": "webhook-check-"},
-					"spec": object{
-						"completionPolicy": object{"type": "Always"},
-						"template": object{"spec": object{
-							"restartPolicy": "Never", "containers": []object{{"name": "main", "image": "localhost/busybox:1"}},
-						}},
-					},
-				}.String()},
+				Files: map[string]string{sample: broadcastJob},
 			},
 			{
 				Name:        "kruise-daemon",

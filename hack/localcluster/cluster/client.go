@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -14,14 +13,14 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
 // connect returns a client that acts as the administrator.
@@ -35,9 +34,9 @@ func (c *Cluster) connect() (client.Client, error) {
 
 // connectWith returns a client of any API server.
 func connectWith(configuration *rest.Config) (client.Client, error) {
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
-		return nil, fmt.Errorf("register types: %w", err)
+	types, err := scheme.New()
+	if err != nil {
+		return nil, err
 	}
 	configuration = rest.CopyConfig(configuration)
 	configuration.QPS = -1

@@ -20,30 +20,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
-	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // Cluster is the local cluster of one repository.
 type Cluster struct {
-	layout   layout.Layout
-	builder  toolchain.Builder
-	progress *progress.Reporter
+	layout  layout.Layout
+	builder toolchain.Builder
 }
 
 // New returns the cluster of the layout's repository, which may be running or not.
-func New(directories layout.Layout, reporter *progress.Reporter) (*Cluster, error) {
+func New(directories layout.Layout) (*Cluster, error) {
 	cache, err := layout.Cache()
 	if err != nil {
 		return nil, err
 	}
 	return &Cluster{
-		layout:   directories,
-		progress: reporter,
+		layout: directories,
 		builder: toolchain.Builder{
-			Modules:  filepath.Join(directories.Repository, "hack", "tools"),
-			Cache:    cache,
-			Progress: reporter,
+			Modules: filepath.Join(directories.Repository, "hack", "tools"),
+			Cache:   cache,
 		},
 	}, nil
 }
@@ -144,7 +140,7 @@ func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other), Root: other}, progress: c.progress}
+	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other), Root: other}}
 	if err := killed.tearDown(ctx); err != nil {
 		return nil, err
 	}

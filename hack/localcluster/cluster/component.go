@@ -31,15 +31,12 @@ const (
 	etcdPeerPort          = 21380
 	controllerManagerPort = 21257
 	schedulerPort         = 21259
-	kubeletPort           = 21250
 )
 
 const (
 	serviceRange = "10.96.0.0/16"
 	// serviceAddress is the first address of the service range. It belongs to the service kubernetes.
 	serviceAddress = "10.96.0.1"
-	dnsAddress     = "10.96.0.10"
-	podRange       = "127.250.0.0/16"
 	// bridge is the network interface that connects the pods.
 	bridge = "sidecar-br0"
 	// cgroupRoot is the control group of all processes of the cluster. Nothing else on the machine uses it.

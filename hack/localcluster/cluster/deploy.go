@@ -13,6 +13,7 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -30,7 +31,7 @@ images: [{name: %s, newTag: %q}]
 func (c *Cluster) Deploy(ctx context.Context) error {
 	return c.change(func(description Description) error {
 		var tag string
-		err := c.progress.Step("build the operator", func() (err error) {
+		err := progress.Step("build the operator", func() (err error) {
 			tag, err = c.buildOperator(ctx, description)
 			return err
 		})
@@ -53,7 +54,7 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 // they are not: the pods with their events, and the end of their logs.
 func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
 	const namespace, deployment = "--namespace=" + settings.Namespace, "deployment/" + settings.DeploymentName
-	err := c.progress.Step("wait for the operator", func() error {
+	err := progress.Step("wait for the operator", func() error {
 		output, err := c.kubectl(ctx, namespace, "rollout", "status", deployment, "--timeout="+deployTimeout.String())
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, output)
@@ -65,7 +66,7 @@ func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
 		logs, _ := c.kubectl(ctx, namespace, "logs", deployment, "--all-pods", "--all-containers", "--tail="+strconv.Itoa(logLines))
 		return fmt.Errorf("the operator did not become ready: %w\n%s\n%s", err, pods, logs)
 	}
-	c.progress.Say("deployed %s:%s", images.OperatorRepository, tag)
+	progress.Say("deployed %s:%s", images.OperatorRepository, tag)
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 // Down removes the cluster, running or not, and restores the machine. Logs stay until the next Up.
@@ -24,7 +26,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err := c.tearDown(ctx); err != nil {
 		return err
 	}
-	c.progress.Say("the cluster is down")
+	progress.Say("the cluster is down")
 	return nil
 }
 

@@ -11,9 +11,11 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/program"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
@@ -49,7 +51,11 @@ func (c *Cluster) importImage(ctx context.Context, description Description, refe
 // importTo saves an archive of an image, where the virtual node finds it, and imports it to container runtimes.
 func (c *Cluster) importTo(ctx context.Context, reference string, image v1.Image, sockets ...string) error {
 	archive := c.layout.Path("images", strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
-	if err := images.Save(archive, reference, image); err != nil {
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		return fmt.Errorf("parse the image reference %s: %w", reference, err)
+	}
+	if err := ociimage.WriteArchive(archive, tag, image); err != nil {
 		return err
 	}
 	for _, socket := range sockets {

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 // busyboxProgram is where Debian's busybox-static has its program.
@@ -51,12 +53,12 @@ func requireRoot() error {
 }
 
 // installPackages installs the missing packages. It starts none of their services.
-func (c *Cluster) installPackages(ctx context.Context) error {
+func installPackages(ctx context.Context) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil
 	}
-	return c.progress.Step("install "+strings.Join(missing, ", "), func() error {
+	return progress.Step("install "+strings.Join(missing, ", "), func() error {
 		allow, err := forbidServices()
 		if err != nil {
 			return err

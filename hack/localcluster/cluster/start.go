@@ -12,12 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const (
@@ -103,7 +103,7 @@ func (c *Cluster) await(ctx context.Context, component Component) error {
 	if err != nil {
 		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name)))
 	}
-	c.progress.Say("%s is healthy (%.1f s)", component.Name, time.Since(begin).Seconds())
+	progress.Say("%s is healthy (%.1f s)", component.Name, time.Since(begin).Seconds())
 	return nil
 }
 
@@ -121,12 +121,7 @@ func (c *Cluster) stop(ctx context.Context, component Component, grace time.Dura
 
 // tail returns the last lines of a log, under a line that names it.
 func tail(file string) string {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Sprintf("(no log: %v)", err)
-	}
-	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	return fmt.Sprintf("the end of %s:\n%s", file, strings.Join(lines[max(0, len(lines)-logLines):], "\n"))
+	return fmt.Sprintf("the end of %s:\n%s", file, process.Tail(file, logLines))
 }
 
 // StartComponent starts one component of the cluster, unless it runs, and waits until it is healthy.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
@@ -47,7 +48,7 @@ func (c *Cluster) Up(ctx context.Context, versions Versions) error {
 
 // prepareMachine installs what is missing, and removes what an earlier cluster left.
 func (c *Cluster) prepareMachine(ctx context.Context) error {
-	if err := c.installPackages(ctx); err != nil {
+	if err := installPackages(ctx); err != nil {
 		return err
 	}
 	if err := c.tearDown(ctx); err != nil {
@@ -82,7 +83,7 @@ func (c *Cluster) complete(ctx context.Context, current state) error {
 	if err := saveJSON(c.layout.State(), current); err != nil {
 		return err
 	}
-	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
+	progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
 	return nil
 }
 

@@ -5,11 +5,9 @@
 package images
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/hack/ociimage"
@@ -95,13 +93,4 @@ func Busybox(program []byte, applets []string, platform v1.Platform) (v1.Image, 
 		}
 	}
 	return root.Image(platform, v1.Config{Cmd: []string{"sh"}, Env: []string{searchPath}})
-}
-
-// Save writes an archive of the image that a container runtime can import.
-func Save(file, reference string, image v1.Image) error {
-	tag, err := name.NewTag(reference)
-	if err != nil {
-		return fmt.Errorf("parse the image reference %s: %w", reference, err)
-	}
-	return ociimage.WriteArchive(file, tag, image)
 }

@@ -25,28 +25,40 @@ type Layout struct {
 	Root string
 }
 
-// Find returns the layout of the repository that holds the working directory: the nearest directory upwards that has hack/localcluster.
-// It fails when the path is too long for unix sockets.
+// Find returns the layout of the repository that holds the working directory. It fails when the path is too long for unix sockets.
 func Find() (Layout, error) {
+	repository, err := Repository()
+	if err != nil {
+		return Layout{}, err
+	}
+	found := In(repository)
+	if len(found.Root) > maximumRoot {
+		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", found.Root, len(found.Root), maximumRoot)
+	}
+	return found, nil
+}
+
+// In returns the layout of a repository.
+func In(repository string) Layout {
+	return Layout{Repository: repository, Root: filepath.Join(repository, ".cluster")}
+}
+
+// Repository returns the repository that holds the working directory: the nearest directory upwards that has hack/localcluster.
+func Repository() (string, error) {
 	directory, err := os.Getwd()
 	if err != nil {
-		return Layout{}, fmt.Errorf("find the working directory: %w", err)
+		return "", fmt.Errorf("find the working directory: %w", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(directory, "hack", "localcluster")); err == nil {
-			break
+			return directory, nil
 		}
 		parent := filepath.Dir(directory)
 		if parent == directory {
-			return Layout{}, errors.New("not inside the operator's repository: no hack/localcluster in any parent directory")
+			return "", errors.New("not inside the operator's repository: no hack/localcluster in any parent directory")
 		}
 		directory = parent
 	}
-	root := filepath.Join(directory, ".cluster")
-	if len(root) > maximumRoot {
-		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", root, len(root), maximumRoot)
-	}
-	return Layout{Repository: directory, Root: root}, nil
 }
 
 // Path returns a path below the cluster directory.

@@ -8,10 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,4 +143,29 @@ func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(context.Context) (bool, error) { return !identity.Alive(), nil })
 	return err == nil
+}
+
+// Tail returns the last lines of a log, or why there is none.
+func Tail(log string, lines int) string {
+	content, err := os.ReadFile(log)
+	if err != nil {
+		return fmt.Sprintf("(no log: %v)", err)
+	}
+	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Ports from firstPort are outside of Linux's ephemeral port range (net.ipv4.ip_local_port_range), so that no connection takes
+// the port of a process while it restarts.
+const firstPort, ports = 20000, 10000
+
+// FreeAddress returns an unused loopback address.
+func FreeAddress() (address string, err error) {
+	for range 100 {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))); err == nil {
+			return listener.Addr().String(), listener.Close()
+		}
+	}
+	return "", fmt.Errorf("find a free address: %w", err)
 }

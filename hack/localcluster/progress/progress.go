@@ -5,7 +5,6 @@ package progress
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"time"
 )
@@ -13,25 +12,19 @@ import (
 // repeatPeriod is the time between reports of a running step.
 const repeatPeriod = 30 * time.Second
 
-// Reporter writes to one stream. Its zero value is not usable; see Stderr.
-type Reporter struct{ stream io.Writer }
-
-// Stderr reports to standard error.
-func Stderr() *Reporter { return &Reporter{stream: os.Stderr} }
-
 // Say writes one line.
-func (r *Reporter) Say(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(r.stream, format+"\n", arguments...)
+func Say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(os.Stderr, format+"\n", arguments...)
 }
 
 // Step runs a step that may take long. It reports how long it has been running, and how it ended.
-func (r *Reporter) Step(name string, step func() error) error {
+func Step(name string, step func() error) error {
 	begin := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- step() }()
 	ticker := time.NewTicker(repeatPeriod)
 	defer ticker.Stop()
-	r.Say("%s …", name)
+	Say("%s …", name)
 	for {
 		select {
 		case err := <-done:
@@ -39,10 +32,10 @@ func (r *Reporter) Step(name string, step func() error) error {
 			if err != nil {
 				outcome = "failed"
 			}
-			r.Say("%s: %s in %.1f s", name, outcome, time.Since(begin).Seconds())
+			Say("%s: %s in %.1f s", name, outcome, time.Since(begin).Seconds())
 			return err
 		case <-ticker.C:
-			r.Say("%s … %.0f s", name, time.Since(begin).Seconds())
+			Say("%s … %.0f s", name, time.Since(begin).Seconds())
 		}
 	}
 }

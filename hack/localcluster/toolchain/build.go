@@ -25,8 +25,7 @@ type Builder struct {
 	// Modules is the directory that holds the tool modules.
 	Modules string
 	// Cache is the directory that holds one directory of binaries for each tool.
-	Cache    string
-	Progress *progress.Reporter
+	Cache string
 }
 
 // Ensure returns the directory of the tool's binaries, after building those named, or
@@ -61,7 +60,7 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	if len(binaries) < len(tool.Packages) {
 		what += " (" + strings.Join(binaries, ", ") + ")"
 	}
-	return directory, b.Progress.Step(fmt.Sprintf("build %s, about %s the first time", what, tool.Duration), func() error {
+	return directory, progress.Step(fmt.Sprintf("build %s, about %s the first time", what, tool.Duration), func() error {
 		return b.compile(ctx, tool, directory, binaries)
 	})
 }
@@ -102,7 +101,7 @@ func (b Builder) compile(ctx context.Context, tool Tool, directory string, binar
 		if err := os.Rename(unfinished, filepath.Join(directory, name)); err != nil {
 			return fmt.Errorf("install %s: %w", name, err)
 		}
-		b.Progress.Say("built %s, %d of %d", name, i+1, len(binaries))
+		progress.Say("built %s, %d of %d", name, i+1, len(binaries))
 	}
 	return nil
 }

@@ -85,47 +85,43 @@ var everything = values{
 // objects are the objects of a release by kind and name.
 type objects = map[string]*unstructured.Unstructured
 
-// render returns the objects of the release that the documentation installs.
-func render(t *testing.T, given values) objects {
+// render returns the objects of the release that the documentation installs, unless the installation is changed.
+func render(t *testing.T, given values, change ...func(*action.Install)) objects {
 	t.Helper()
-	return renderAs(t, chartName, namespace, given)
-}
-
-// renderAs returns the objects of a release.
-func renderAs(t *testing.T, name, namespace string, given values) objects {
-	t.Helper()
-	installed, err := tryRender(t, name, namespace, given)
+	installed, err := tryRender(t, load(t), given, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return installed
 }
 
-func tryRender(t *testing.T, name, namespace string, given values) (objects, error) {
-	t.Helper()
-	return tryRenderOn(t, mutating, name, namespace, given)
-}
-
-// tryRenderOn renders for a cluster that serves these kinds besides the usual ones.
-func tryRenderOn(t *testing.T, kinds chartutil.VersionSet, name, namespace string, given values) (objects, error) {
-	t.Helper()
-	return tryRenderChart(t, load(t), kinds, name, namespace, given)
-}
-
-func tryRenderChart(t *testing.T, loaded *chart.Chart, kinds chartutil.VersionSet, name, namespace string, given values) (objects, error) {
+func tryRender(t *testing.T, loaded *chart.Chart, given values, change ...func(*action.Install)) (objects, error) {
 	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
-	install.ReleaseName, install.Namespace = name, namespace
-	install.KubeVersion, install.APIVersions = newest, kinds
+	install.ReleaseName, install.Namespace = chartName, namespace
+	install.KubeVersion, install.APIVersions = newest, mutating
+	for _, c := range change {
+		c(install)
+	}
 	rendered, err := install.RunWithContext(t.Context(), loaded, copied(given))
 	if err != nil {
 		return nil, err
 	}
-	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+namespace+" rollout status deployment/") {
+	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+install.Namespace+" rollout status deployment/") {
 		t.Errorf("the notes do not say where the operator is: %s", rendered.Info.Notes)
 	}
 	return decode(t, []byte(rendered.Manifest)), nil
+}
+
+// as installs with another name, in a namespace.
+func as(name, namespace string) func(*action.Install) {
+	return func(install *action.Install) { install.ReleaseName, install.Namespace = name, namespace }
+}
+
+// serving installs in a cluster that serves these kinds besides the usual ones.
+func serving(kinds chartutil.VersionSet) func(*action.Install) {
+	return func(install *action.Install) { install.APIVersions = kinds }
 }
 
 // copied returns a copy, because Helm changes the values that it merges.

@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 		"fullnameOverride":     {"batch", values{"nameOverride": "sidecars", "fullnameOverride": "jobs"}, "jobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			installed := renderAs(t, tc.release, namespace, tc.values)
+			installed := render(t, tc.values, as(tc.release, namespace))
 			if installed["Deployment "+tc.want+"-controller-manager"] == nil {
 				t.Errorf("no Deployment %s-controller-manager among %v", tc.want, slices.Sorted(maps.Keys(installed)))
 			}
@@ -43,8 +43,8 @@ func TestReleasesDoNotCollide(t *testing.T) {
 	for _, name := range []string{"serviceMonitor", "prometheusRule", "dashboard"} {
 		given[name] = values{"enabled": true, "namespace": "monitoring"}
 	}
-	first := renderAs(t, "team-a", "a", given)
-	second := renderAs(t, "team-b", "b", given)
+	first := render(t, given, as("team-a", "a"))
+	second := render(t, given, as("team-b", "b"))
 	var common []string
 	for key := range first {
 		if second[key] != nil {
@@ -60,12 +60,12 @@ func TestReleasesDoNotCollide(t *testing.T) {
 // References to objects follow their names, in expressions and messages as well.
 func TestReferencesFollowNames(t *testing.T) {
 	original := render(t, everything)
-	installed := renderAs(t, "team-a", namespace, values{
+	installed := render(t, values{
 		"fullnameOverride": "jobs",
 		"serviceMonitor":   values{"enabled": true},
 		"prometheusRule":   values{"enabled": true},
 		"networkPolicy":    values{"enabled": true},
-	})
+	}, as("team-a", namespace))
 	for key := range original {
 		_, name, _ := strings.Cut(key, " ")
 		// The name of the PrometheusRule is also the name of the program.

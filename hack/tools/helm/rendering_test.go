@@ -56,10 +56,7 @@ func TestChartEqualsKustomization(t *testing.T) {
 			if slices.Contains(test.components, "no-admission") {
 				kinds = nil
 			}
-			got, err := tryRenderOn(t, kinds, chartName, namespace, test.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := render(t, test.values, serving(kinds))
 			for _, object := range got {
 				removeHelm(t, object)
 			}
@@ -157,10 +154,7 @@ func TestOutcomePolicyNeedsItsKind(t *testing.T) {
 		"single namespaces":      {mutating, values{"watchNamespaces": []any{watched}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tryRenderOn(t, tc.kinds, chartName, namespace, tc.values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := render(t, tc.values, serving(tc.kinds))
 			for _, object := range outcome {
 				if got[object] != nil != tc.want {
 					t.Errorf("%s: rendered %t, want %t", object, got[object] != nil, tc.want)
@@ -187,7 +181,7 @@ func TestReleaseRunsImageByDigest(t *testing.T) {
 		"digest":   {values{"image": values{"digest": "sha256:" + strings.Repeat("1", 64)}}, repository + "@sha256:" + strings.Repeat("1", 64)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			installed, err := tryRenderChart(t, released, mutating, chartName, namespace, tc.values)
+			installed, err := tryRender(t, released, tc.values)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +191,7 @@ func TestReleaseRunsImageByDigest(t *testing.T) {
 }
 
 func TestNamespaceIsReleaseNamespace(t *testing.T) {
-	installed := renderAs(t, chartName, "elsewhere", everything)
+	installed := render(t, everything, as(chartName, "elsewhere"))
 	for key, object := range installed {
 		if strings.Contains(text(t, object), namespace) {
 			t.Errorf("%s still names %s", key, namespace)
@@ -220,7 +214,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"fullnameOverride":  {"fullnameOverride": strings.Repeat("a", 37)},
 		"env/0/name":        {"env": []any{values{"name": "GOMEMLIMIT", "value": "1GiB"}}},
 	} {
-		if _, err := tryRender(t, chartName, namespace, given); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := tryRender(t, load(t), given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)
 		}
 	}

@@ -56,8 +56,11 @@ func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJo
 		StartSource: true,
 		Watched:     []client.Object{&apiextensionsv1.CustomResourceDefinition{}},
 		Look: func(ctx context.Context) (served, usable bool, err error) {
-			served, err = areServed(ctx, definitions)
-			return served, true, err
+			var list apiextensionsv1.CustomResourceDefinitionList
+			if err := definitions.List(ctx, &list); err != nil {
+				return false, true, fmt.Errorf("list definitions: %w", err)
+			}
+			return slices.ContainsFunc(list.Items, servesJobs), true, nil
 		},
 		Objects: optionalkind.Objects{
 			Cluster: c, Example: &kruise.ImagePullJob{}, Labels: labels.Set{labelManagedBy: settings.Name},
@@ -78,14 +81,6 @@ func withoutSchemas(object any) (any, error) {
 		}
 	}
 	return object, nil
-}
-
-func areServed(ctx context.Context, reader client.Reader) (bool, error) {
-	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := reader.List(ctx, &definitions); err != nil {
-		return false, fmt.Errorf("list definitions: %w", err)
-	}
-	return slices.ContainsFunc(definitions.Items, servesJobs), nil
 }
 
 // servesJobs reports whether the definition serves the version of jobs that the operator knows.
