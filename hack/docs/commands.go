@@ -33,6 +33,7 @@ func classify(block *docs.Block) {
 			return
 		case docs.Cluster:
 			block.Kind = docs.Cluster
+		case docs.Offline, docs.NoCommands:
 		}
 	}
 }
