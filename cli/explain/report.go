@@ -84,8 +84,8 @@ func title(r *explain.Report) string {
 	return text + ": " + strings.Join(parts, ", ")
 }
 
-var roles = map[explain.Role]string{
-	explain.RoleMain: "main", explain.RoleSidecar: "sidecar", explain.RoleInit: "init", explain.RoleNativeSidecar: "native sidecar",
+var roles = map[resolve.Role]string{
+	resolve.RoleMain: "main", resolve.RoleSidecar: "sidecar", resolve.RoleInit: "init", resolve.RoleNativeSidecar: "native sidecar",
 }
 
 func writeContainers(p *output.Printer, r *explain.Report) {
@@ -97,7 +97,7 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 			by = "environment variables"
 		case by == string(resolve.SourceAnnotation):
 			by = "annotation"
-		case by == "" && c.Role == explain.RoleMain:
+		case by == "" && c.Role == resolve.RoleMain:
 			by = "-"
 		case by == "":
 			by = "the pod"

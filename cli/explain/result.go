@@ -9,6 +9,7 @@ import (
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -139,7 +140,7 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 func sidecars(r *explain.Report) string {
 	var names []string
 	for _, container := range r.Containers {
-		if container.Role == explain.RoleSidecar {
+		if container.Role == resolve.RoleSidecar {
 			names = append(names, container.Name)
 		}
 	}

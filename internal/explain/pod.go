@@ -143,9 +143,9 @@ func (x *explainer) containers() []Container {
 	var all []Container
 	for i := range x.Pod.Pod.Spec.InitContainers {
 		container := &x.Pod.Pod.Spec.InitContainers[i]
-		role := RoleInit
+		role := resolve.RoleInit
 		if resolve.IsNativeSidecar(container) {
-			role = RoleNativeSidecar
+			role = resolve.RoleNativeSidecar
 		}
 		all = append(all, Container{
 			Name: container.Name, Role: role, State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name),
@@ -153,12 +153,12 @@ func (x *explainer) containers() []Container {
 	}
 	for i := range x.Pod.Pod.Spec.Containers {
 		name := x.Pod.Pod.Spec.Containers[i].Name
-		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name)}
+		container := Container{Name: name, Role: resolve.RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name)}
 		if policy, declared := x.view.MainPolicies[name]; declared {
 			container.DeclaredBy = policy.String()
 		}
 		if sidecar := x.view.Sidecar(name); sidecar != nil {
-			container.Role, container.Settings, container.DeclaredBy = RoleSidecar, x.settings(*sidecar), string(sidecar.DeclaredBy)
+			container.Role, container.Settings, container.DeclaredBy = resolve.RoleSidecar, x.settings(*sidecar), string(sidecar.DeclaredBy)
 			if sidecar.Policy != nil {
 				container.DeclaredBy = sidecar.Policy.String()
 			}

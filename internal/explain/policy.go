@@ -114,7 +114,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	declares := func(name string) bool { return policy.Role(report.input.Pod, name, known) == resolve.RoleSidecar }
 	var sidecars []string
 	for _, container := range report.Containers {
-		if container.Role == RoleSidecar && declares(container.Name) && policy.Spec.Enforcement.Acts() {
+		if container.Role == resolve.RoleSidecar && declares(container.Name) && policy.Spec.Enforcement.Acts() {
 			sidecars = append(sidecars, container.Name)
 		}
 	}

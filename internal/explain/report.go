@@ -63,21 +63,10 @@ func (p *Pod) policy(ref resolve.PolicyRef) *resolve.Policy {
 	return &all[i]
 }
 
-// Role is how the operator treats a container.
-type Role string
-
-// The roles of containers.
-const (
-	RoleMain          Role = "Main"
-	RoleSidecar       Role = "Sidecar"
-	RoleInit          Role = "Init"
-	RoleNativeSidecar Role = "NativeSidecar"
-)
-
 // Container is one container of the pod.
 type Container struct {
-	Name string `json:"name"`
-	Role Role   `json:"role"`
+	Name string       `json:"name"`
+	Role resolve.Role `json:"role"`
 	// DeclaredBy is the policy that decides the role, as KIND/NAME, or Environment or Annotation. It is empty for containers without a
 	// declaration.
 	DeclaredBy string `json:"declaredBy,omitempty"`

@@ -11,13 +11,15 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// Role is what a regular container is to the operator.
+// Role is what a container is to the operator.
 type Role string
 
-// The roles.
+// The roles. Regular containers are main containers or sidecars, and no policy changes the role of the others.
 const (
-	RoleSidecar Role = "Sidecar"
-	RoleMain    Role = "MainContainer"
+	RoleMain          Role = "Main"
+	RoleSidecar       Role = "Sidecar"
+	RoleInit          Role = "Init"
+	RoleNativeSidecar Role = "NativeSidecar"
 )
 
 // Role returns the role that the policy gives a regular container of the pod, which it must select, or "" if it says nothing about
