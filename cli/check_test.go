@@ -42,7 +42,7 @@ func object(manifest string) client.Object {
 // newRequest is a CRR of the operator.
 func newRequest(pod *corev1.Pod) client.Object {
 	return object(fmt.Sprintf(`{apiVersion: apps.kruise.io/v1alpha1, kind: ContainerRecreateRequest,
-  metadata: {namespace: %s, name: sidecar-termination-%s-0, labels: {app.kubernetes.io/managed-by: sidecar-termination-operator}},
+  metadata: {namespace: %s, name: sidecar-termination-%s-1, labels: {app.kubernetes.io/managed-by: sidecar-termination-operator}},
   spec: {podName: %s, containers: [{name: proxy}]}}`, pod.Namespace, pod.UID, pod.Name))
 }
 
