@@ -16,9 +16,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
-	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -44,7 +41,7 @@ func declarableModes(t *testing.T) (modes []v1alpha1.Mode) {
 	return modes
 }
 
-// TestEachModeIsRegistered names the place that lacks a mode of the CRD.
+// TestEachModeIsRegistered names the place that lacks a mode of the CRD. TestAutoTriesEachMode of package plan goes on from there.
 func TestEachModeIsRegistered(t *testing.T) {
 	features := settings.Features()
 	for _, mode := range declarableModes(t) {
@@ -54,13 +51,6 @@ func TestEachModeIsRegistered(t *testing.T) {
 			}
 			if !slices.ContainsFunc(newTerminators(nil, nil, kruiseKinds{}, Options{}), func(of terminator.Terminator) bool { return of.Mode() == mode }) {
 				t.Error("newTerminators lacks it")
-			}
-			pod := podtest.New()
-			options := plan.ModeOptions(plan.Snapshot{Pod: pod}, resolve.Sidecar{
-				Container: "proxy", Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore,
-			})
-			if i := slices.IndexFunc(options, func(o plan.ModeOption) bool { return o.Mode == mode }); i < 0 || options[i].Reason == v1alpha1.ReasonUnknownSetting {
-				t.Error("the order of mode Auto in package plan lacks it")
 			}
 		})
 	}

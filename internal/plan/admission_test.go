@@ -156,7 +156,7 @@ func isIdle(old, written *corev1.Pod, ignored []string, end string) bool {
 		case (end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting) && mayTearDown && isLast(st.LastTerminationState.Terminated):
 			return true
 		}
-		return (end == v1alpha1.EndExited || end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting) && isLast(st.State.Terminated)
+		return permitsExits(end) && isLast(st.State.Terminated)
 	}
 	runs := func(st corev1.ContainerStatus) bool { return st.State.Running != nil }
 	return !slices.ContainsFunc(written.Status.InitContainerStatuses, runs) &&

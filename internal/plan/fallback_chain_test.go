@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func unknownFallback(t *resolve.Sidecar)  { t.Fallback = "Sometimes" }
@@ -296,5 +298,18 @@ func TestBackoffLimitRisk(t *testing.T) {
 				t.Errorf("BackoffLimitRisk: got %t, want %t", got, test.want)
 			}
 		})
+	}
+}
+
+// TestAutoTriesEachMode finds a mode that the order of mode Auto lacks, or that nothing says when to use.
+func TestAutoTriesEachMode(t *testing.T) {
+	options := plan.ModeOptions(observed(finishedMain(never, running("proxy")), oneProxy()), sidecar("proxy"))
+	for _, feature := range settings.Features() {
+		known := func(o plan.ModeOption) bool {
+			return o.Mode == feature.Mode && o.Reason != v1alpha1.ReasonUnknownSetting
+		}
+		if feature.Mode != "" && !slices.ContainsFunc(options, known) {
+			t.Errorf("mode %s is not among %+v", feature.Mode, options)
+		}
 	}
 }
