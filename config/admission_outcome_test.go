@@ -146,11 +146,10 @@ func createMarked(t *testing.T, c client.Client, pod *corev1.Pod) {
 	}
 }
 
-// installOutcome installs the policy, waits until the server evaluates it, and returns a namespace for pods.
-func installOutcome(t *testing.T) (client.Client, string) {
+// applyAdmission installs a file of config/admission until the end of the test.
+func applyAdmission(t *testing.T, c client.Client, file string) {
 	t.Helper()
-	c, _ := newClient(t)
-	content, err := os.ReadFile("admission/outcome.yaml")
+	content, err := os.ReadFile("admission/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +163,13 @@ func installOutcome(t *testing.T) (client.Client, string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// installOutcome installs the policy, waits until the server evaluates it, and returns a namespace for pods.
+func installOutcome(t *testing.T) (client.Client, string) {
+	t.Helper()
+	c, _ := newClient(t)
+	applyAdmission(t, c, "outcome.yaml")
 	space := newNamespace(t)
 	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
 	probe := markedPod(space)

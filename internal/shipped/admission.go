@@ -18,10 +18,11 @@ import (
 // namesPrefix is what the names of config/default begin with.
 const namesPrefix = "sidecar-termination-"
 
-// OutcomePolicy is the admission policy that decides the outcome of pods, and AuthorsPrefix the prefix of those that check the
+// OutcomePolicy is the admission policy that decides the outcome of pods, PhasePolicy the one that keeps it, and AuthorsPrefix the prefix of those that check the
 // permissions of policy authors. AuthorsOfPrePull is one of them.
 const (
 	OutcomePolicy    = namesPrefix + "outcome"
+	PhasePolicy      = namesPrefix + "phase"
 	AuthorsPrefix    = namesPrefix + "mode-"
 	AuthorsOfPrePull = AuthorsPrefix + "pre-pull"
 )
@@ -45,7 +46,8 @@ func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error
 		return nil, err
 	}
 	needed := []AdmissionPolicy{
-		{Name: OutcomePolicy, Effect: "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36"},
+		{Name: OutcomePolicy, Effect: "the operator decides the outcome of pods, and exit codes of sidecars count while it is away or slow"},
+		{Name: PhasePolicy, Effect: "a kubelet that reports late may take back an outcome that the operator has decided"},
 		{Name: namesPrefix + "marks", Effect: "anyone who may patch pods can change the marks that decide how a pod ends"},
 		{Name: namesPrefix + "operator-limits", Effect: "only RBAC limits what the operator's ServiceAccount can do to pods"},
 		{Name: namesPrefix + "operator-requests", Effect: "only RBAC limits which CRRs, ImagePullJobs and events the operator's ServiceAccount can write"},
@@ -64,10 +66,12 @@ func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error
 // State is the state of an admission policy and its binding.
 type State string
 
-// The states. Only a reader of the cluster finds Unknown.
+// The states. Only a reader of the cluster finds NotServed and Unknown.
 const (
-	Present      State = "Present"
-	Missing      State = "Missing"
+	Present State = "Present"
+	Missing State = "Missing"
+	// NotServed means that the API server does not know the kind: MutatingAdmissionPolicies are served from Kubernetes 1.36 on.
+	NotServed    State = "NotServed"
 	Changed      State = "Changed"
 	BeingDeleted State = "BeingDeleted"
 	Unknown      State = "Unknown"

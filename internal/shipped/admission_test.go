@@ -53,7 +53,7 @@ func TestAllModesNeedEveryAdmissionPolicy(t *testing.T) {
 }
 
 func TestNeededAdmissionPoliciesFollowModes(t *testing.T) {
-	always := []string{"outcome", "marks", "operator-limits", "operator-requests"}
+	always := []string{"outcome", "phase", "marks", "operator-limits", "operator-requests"}
 	for name, tc := range map[string]struct {
 		modes plan.EnabledModes
 		more  []string

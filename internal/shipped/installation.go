@@ -36,7 +36,7 @@ func (i Installation) user() string { return "system:serviceaccount:" + i.Namesp
 
 // names are the names that the chart replaces in expressions and messages. A test compares them with the chart.
 var names = regexp.MustCompile(namesPrefix + "(controller-manager|leader-election-|manager-|marks|metrics-reader|mode-|outcome|operator-limits|" +
-	"operator-requests|pod-finisher|policy-|clusterpolicy-)")
+	"operator-requests|phase|pod-finisher|policy-|clusterpolicy-)")
 
 // chartText returns a text of config/default as the chart installs it. kustomize changes no text.
 func (i Installation) chartText(text string) string {

@@ -94,7 +94,7 @@ objects: the objects of the files that match a pattern, with the names, labels a
 {{- $account := include "sidecar-termination-operator.serviceAccount" $root }}
 {{- $labels := fromYaml (include "sidecar-termination-operator.labels" $root) }}
 {{- /* Names of objects in fields, expressions and messages. */}}
-{{- $names := "sidecar-termination-(controller-manager|leader-election-|manager-|marks|metrics-reader|mode-|outcome|operator-limits|operator-requests|pod-finisher|policy-|clusterpolicy-)" }}
+{{- $names := "sidecar-termination-(controller-manager|leader-election-|manager-|marks|metrics-reader|mode-|outcome|operator-limits|operator-requests|phase|pod-finisher|policy-|clusterpolicy-)" }}
 {{- $files := $root.Files.Glob (print "files/" .pattern) }}
 {{- if not $files }}
 {{- fail (printf "the chart has no files/%s: package it with `make dist`" .pattern) }}

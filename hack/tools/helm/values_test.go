@@ -34,11 +34,14 @@ var definitions = []string{
 	"CustomResourceDefinition sidecarterminationpolicies.sidecartermination.dev",
 }
 
-// outcome are the admission policies that decide outcomes and protect the marks, and their bindings.
-var outcome = []string{
-	"ValidatingAdmissionPolicy sidecar-termination-marks", "ValidatingAdmissionPolicyBinding sidecar-termination-marks",
-	"MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome",
-}
+// outcome are the admission policy that decides outcomes and its binding, and guards those that keep them and protect the marks.
+var (
+	outcome = []string{"MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome"}
+	guards  = []string{
+		"ValidatingAdmissionPolicy sidecar-termination-marks", "ValidatingAdmissionPolicyBinding sidecar-termination-marks",
+		"ValidatingAdmissionPolicy sidecar-termination-phase", "ValidatingAdmissionPolicyBinding sidecar-termination-phase",
+	}
+)
 
 // fieldsOf returns the scalar fields of the objects by their paths, and true for each object.
 func fieldsOf(rendered objects) map[string]any {
