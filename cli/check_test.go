@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 	deployment := operator(t, c, settings.Namespace)
 	wantCommand(t, "the operator does not start", "check", 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
 		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to users who may get /metrics", "ok all 8 admission policies are installed",
+		"ok metrics are served on :8443 to users who may get /metrics", "ok all 9 admission policies are installed",
 		"ok CRD sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
 		"ok CRD clustersidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field")
 
@@ -133,8 +133,12 @@ func checkOutcomePolicy(t *testing.T, c client.Client) {
 	t.Helper()
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-outcome"}}
 	must(t, c.Delete(t.Context(), binding))
-	wantCommand(t, "no binding", "check", 0, "warning admission policy sidecar-termination-outcome is missing: exit codes of sidecars count as in Kubernetes, "+
-		"and mode PodPhase cannot be used; it needs Kubernetes 1.36 -> install it: kubectl apply")
+	wantCommand(t, "no binding", "check", 0, "warning admission policy sidecar-termination-outcome is missing: the operator decides the outcome of pods, "+
+		"and exit codes of sidecars count while it is away or slow -> install it: kubectl apply")
+	guard := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-phase"}}
+	must(t, c.Delete(t.Context(), guard))
+	wantCommand(t, "nothing keeps outcomes", "check", 1, "failure neither admission policy sidecar-termination-outcome nor sidecar-termination-phase is at work: "+
+		"a kubelet may take back the outcome of a pod -> install them: kubectl apply")
 }
 
 // checkAuthors changes the first policy, which then passes the admission policies, and deletes the second.
@@ -202,7 +206,7 @@ func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	}
 	set("--leader-elect=perhaps")
 	wantCommand(t, "the operator cannot start with its flags", "check", 1, "failure the operator cannot start with its flags",
-		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 8 admission policies", "ok OpenKruise is not installed")
+		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 9 admission policies", "ok OpenKruise is not installed")
 	set("--leader-elect=false")
 	wantCommand(t, "every copy acts", "check", 0, "warning the operator runs without leader election")
 	set(before...)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -39,24 +40,27 @@ const (
 // admissionPolicies has one series for each admission policy: that of its current state. The names are those of config/admission.
 var admissionPolicies = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "sidecar_termination_admission_policies",
-	Help: "1 for the state of each admission policy that the operator needs, with its binding: Present (as shipped), Missing, Changed, BeingDeleted, or Unknown.",
+	Help: "1 for the state of each admission policy that the operator needs, with its binding: Present (as shipped), Missing, NotServed by the API server, Changed, BeingDeleted, or Unknown.",
 }, []string{"policy", "state"})
 
 func init() { metrics.Registry.MustRegister(admissionPolicies) }
 
 // admissionWatch reports when an admission policy of the installation disappears or changes. No decision depends on it.
 type admissionWatch struct {
-	reader   client.Reader // the API server
-	log      logr.Logger
-	pod      types.NamespacedName // of the operator; empty outside of a cluster
-	interval time.Duration
-	policies []shipped.AdmissionPolicy
-	states   map[string]shipped.State // by name in config/default
-	failed   bool                     // in the last round
+	reader    client.Reader // the API server
+	log       logr.Logger
+	pod       types.NamespacedName // of the operator; empty outside of a cluster
+	interval  time.Duration
+	policies  []shipped.AdmissionPolicy
+	states    map[string]shipped.State // by name in config/default
+	failed    bool                     // in the last round
+	unguarded *atomic.Bool             // neither the outcome policy nor the one that keeps outcomes is there
+	changed   func(ctx context.Context)
 }
 
-// watchAdmission adds an admissionWatch. An operator for single namespaces has no permission for it.
-func watchAdmission(mgr manager.Manager, options Options) error {
+// watchAdmission adds an admissionWatch, which sets unguarded and reports its changes. An operator for single namespaces has no permission
+// for it.
+func watchAdmission(mgr manager.Manager, unguarded *atomic.Bool, changed func(ctx context.Context), options Options) error {
 	if options.Capabilities.NamespacesOnly {
 		return nil
 	}
@@ -64,6 +68,7 @@ func watchAdmission(mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	watch.unguarded, watch.changed = unguarded, changed
 	return mgr.Add(watch)
 }
 
@@ -71,10 +76,10 @@ func newAdmissionWatch(reader client.Reader, options Options) (*admissionWatch, 
 	policies, err := shipped.AdmissionPolicies(options.Capabilities)
 	watch := &admissionWatch{
 		reader: reader, log: ctrl.Log.WithName("admission"), interval: admissionInterval, policies: policies, states: map[string]shipped.State{},
+		unguarded: &atomic.Bool{}, changed: func(context.Context) {},
 	}
-	// Leader election also takes the host name for the pod's name.
-	if host, err := os.Hostname(); err == nil && options.PrePullNamespace != "" {
-		watch.pod = types.NamespacedName{Namespace: options.PrePullNamespace, Name: host}
+	if name := os.Getenv("POD_NAME"); name != "" {
+		watch.pod = types.NamespacedName{Namespace: options.PrePullNamespace, Name: name}
 	}
 	return watch, err
 }
@@ -119,6 +124,13 @@ func (w *admissionWatch) round(ctx context.Context) {
 	if w.failed = failure != nil; len(unknown) > 0 {
 		w.log.Info("Cannot tell whether the admission policies are as shipped", "admissionPolicies", unknown, "cause", failure.Error())
 	}
+	if absent := w.absent(shipped.OutcomePolicy) && w.absent(shipped.PhasePolicy); w.unguarded.Swap(absent) != absent {
+		w.changed(ctx)
+	}
+}
+
+func (w *admissionWatch) absent(name string) bool {
+	return w.states[name] == shipped.Missing || w.states[name] == shipped.NotServed
 }
 
 // installation returns how the installation names its objects, according to the operator's own pod.
@@ -152,6 +164,8 @@ func (w *admissionWatch) report(in shipped.Installation, policy shipped.Admissio
 	switch status.State {
 	case shipped.Missing:
 		log.Info("Admission policy is missing", "effect", policy.Effect)
+	case shipped.NotServed:
+		log.Info("Admission policy needs Kubernetes 1.36", "effect", policy.Effect)
 	case shipped.BeingDeleted:
 		log.Info("Admission policy is being deleted", "effect", policy.Effect)
 	case shipped.Changed:

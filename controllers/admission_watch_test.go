@@ -182,7 +182,7 @@ func TestOneFailedReadOfAnAdmissionPolicyIsNoTransition(t *testing.T) {
 	}
 }
 
-func TestUnservedKindOfAdmissionPolicyIsMissing(t *testing.T) {
+func TestUnservedKindOfAdmissionPolicy(t *testing.T) {
 	f := newFixture(t)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -195,7 +195,7 @@ func TestUnservedKindOfAdmissionPolicyIsMissing(t *testing.T) {
 	}
 	watch := f.newAdmissionWatch(old)
 	watch.round(t.Context())
-	if got := watch.states[shipped.OutcomePolicy]; got != shipped.Missing {
+	if got := watch.states[shipped.OutcomePolicy]; got != shipped.NotServed {
 		t.Errorf("the outcome policy is %s", got)
 	}
 	if got := watch.states[watchedPolicy]; got != shipped.Present {

@@ -118,13 +118,13 @@ func toPolicy(kind resolve.PolicyKind) handler.TypedEventHandler[client.Object, 
 	})
 }
 
-// policiesWithPrePull lists the policies with prePull. The cache fails only before its start or after its stop, when nothing is lost.
-func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
+// policiesWith lists the policies whose spec has the property. The cache fails only before its start or after its stop, when nothing is lost.
+func policiesWith(ctx context.Context, c client.Reader, property func(*v1alpha1.PolicySpec) bool) []resolve.PolicyRef {
 	var refs []resolve.PolicyRef
 	var namespaced v1alpha1.SidecarTerminationPolicyList
 	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range namespaced.Items {
-			if policy := &namespaced.Items[i]; policy.Spec.PrePull != nil {
+			if policy := &namespaced.Items[i]; property(&policy.Spec.PolicySpec) {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
 			}
 		}
@@ -132,7 +132,7 @@ func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyR
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
 	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range cluster.Items {
-			if policy := &cluster.Items[i]; policy.Spec.PrePull != nil {
+			if policy := &cluster.Items[i]; property(&policy.Spec.PolicySpec) {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name})
 			}
 		}

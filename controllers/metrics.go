@@ -30,6 +30,11 @@ var (
 		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300, 600},
 	}, []string{"mode"})
 
+	lateDecisionsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sidecar_termination_late_decisions_total",
+		Help: "Pods that have failed although their main containers have succeeded: the outcome policy was not at work, and the kubelet was faster than the operator.",
+	})
+
 	stuckPods = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sidecar_termination_stuck_pods",
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
@@ -42,5 +47,5 @@ func countedByMode(name, help string) *prometheus.CounterVec {
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods)
+		terminationSeconds, lateDecisionsTotal, stuckPods)
 }

@@ -42,8 +42,9 @@ type podState struct {
 	drainsSince time.Time // zero while a main container may run again
 	markedAt    time.Time // when the pod was marked last
 	markSlot    time.Time // the time that its namespace's limit has reserved for the next mark
-	markVersion string    // the resourceVersion of the last mark, until the cache has it
+	markVersion string    // the resourceVersion that the last mark gave the pod
 	endsByPhase bool      // the pod is marked to end by its phase
+	unanswered  bool      // the admission policy may not decide the pod's outcome, and the operator has not
 	substituted bool      // instead of by a declared mode
 	phaseSince  time.Time // when such a pod left the cache
 
@@ -108,6 +109,9 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done ex
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
+	if changed && decision.Reason == v1alpha1.ReasonDecidedTooLate {
+		s.reporter.decidedTooLate(key, resolved.Pod, state, decision)
+	}
 	if changed || len(began) > 0 || len(decision.Failures) > 0 {
 		s.notify(state)
 	}
@@ -136,19 +140,17 @@ func (s *podStates) precedesMark(pod *corev1.Pod) bool {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, state.markVersion)
-	if err == nil && order < 0 && s.clock.Since(state.markedAt) < cacheLag {
-		return true
-	}
-	state.markVersion = ""
-	return false
+	return err == nil && order < 0 && s.clock.Since(state.markedAt) < cacheLag
 }
 
-// recordMark records whether the pod ends by its phase. A stale cache takes nothing back.
+// recordMark records whether the pod ends by its phase, and who decides its outcome. A stale cache takes nothing back.
 func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision, done execution) {
 	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
+	state.unanswered = state.unanswered || plan.OutcomeUndecided(pod)
 	for _, write := range done.done {
 		if write.Mark != nil {
 			state.endsByPhase, state.substituted = write.Mark.Phase() != "", len(decision.Substitutions) > 0
+			state.unanswered = write.Mark.Record != v1alpha1.MainsDecided && (state.unanswered || write.Mark.Record != "")
 		}
 	}
 }
@@ -234,7 +236,7 @@ type leaving struct {
 }
 
 // left handles a pod that has left the cache: it has finished or was deleted. Its sidecars have ended, unless it ends by its phase or a
-// write without a response may have ended it.
+// write without a response may have ended it. A pod that the admission policy may not have decided is read as well, before its owner removes it.
 func (s *podStates) left(key types.NamespacedName) leaving {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,14 +244,15 @@ func (s *podStates) left(key types.NamespacedName) leaving {
 	if state == nil {
 		return leaving{}
 	}
-	if state.deleted || !state.endsByPhase && !state.outcomeUnknown {
+	mayRun := !state.deleted && (state.endsByPhase || state.outcomeUnknown)
+	if !mayRun && !state.unanswered {
 		s.finishAndForget(key, state)
 		return leaving{}
 	}
 	if state.phaseSince.IsZero() {
 		state.phaseSince = s.clock.Now()
 	}
-	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 {
+	if wait := firstLook - s.clock.Since(state.phaseSince); mayRun && wait > 0 {
 		return leaving{wait: wait}
 	}
 	return leaving{read: true, uid: state.uid}
@@ -399,7 +402,7 @@ func (s *podStates) complete(snapshot *plan.Snapshot) {
 	}
 	snapshot.DrainsSince = state.seeDrain(done, now)
 	snapshot.MarkAfter = s.marks.after(snapshot.Pod, state, now)
-	snapshot.MarkedAt, snapshot.PhaseSince = state.markedAt, state.phaseSince
+	snapshot.MarkedAt, snapshot.MarkVersion, snapshot.PhaseSince = state.markedAt, state.markVersion, state.phaseSince
 }
 
 // seeDrain returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them

@@ -206,32 +206,39 @@ func TestResultsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A pod that ends by its phase leaves the cache, and its containers may still run.
-func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
+// A pod that has left the cache is read if its containers may still run, or if the admission policy may not have decided its outcome.
+func TestPodThatLeavesCacheIsRead(t *testing.T) {
 	ends := terminating(v1alpha1.ModePodPhase)
 	ends.Writes[0].Mark = &plan.Mark{End: v1alpha1.EndPodPhase}
-	marked := func(uid string) func(*corev1.Pod) {
+	decided := marking("")
+	decided.Writes[0].Mark.Record = v1alpha1.MainsDecided
+	marked := func(uid, answer string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
-			pod.Annotations = map[string]string{v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + uid}
+			pod.Annotations = map[string]string{v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + uid, v1alpha1.AnnotationMainContainers: answer}
 		}
 	}
 	unchanged := func(*corev1.Pod) {}
+	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon)) }
+	later, now := leaving{wait: firstLook}, leaving{read: true, uid: "4a1b"}
 	for name, tc := range map[string]struct {
 		change    func(*corev1.Pod)
 		decisions []plan.Decision
 		err       error
-		want      bool
+		want      leaving
 	}{
-		"never marked":                   {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, false},
-		"marked":                         {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, true},
-		"stopped by CRR":                 {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR), marking(v1alpha1.EndCRR)}, nil, false},
-		"end taken back":                 {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, false},
-		"then a stale cache":             {unchanged, []plan.Decision{ends, waiting()}, nil, true},
-		"marked by another process":      {marked("4a1b"), []plan.Decision{waiting()}, nil, true},
-		"mark of another pod":            {marked("5b2c"), []plan.Decision{waiting()}, nil, false},
-		"lost answer after another mode": {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, errors.New("no answer"), true},
-		"deleted":                        {func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon)) }, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, false},
+		"never marked":                   {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, leaving{}},
+		"marked":                         {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, later},
+		"stopped by CRR":                 {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR), marking(v1alpha1.EndCRR)}, nil, leaving{}},
+		"end taken back":                 {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, leaving{}},
+		"then a stale cache":             {unchanged, []plan.Decision{ends, waiting()}, nil, later},
+		"marked by another process":      {marked("4a1b", "Running/4a1b"), []plan.Decision{waiting()}, nil, later},
+		"mark of another pod":            {marked("5b2c", "Running/4a1b"), []plan.Decision{waiting()}, nil, leaving{}},
+		"not answered":                   {marked("5b2c", ""), []plan.Decision{waiting()}, nil, now},
+		"not answered, decided":          {marked("5b2c", ""), []plan.Decision{waiting(), decided}, nil, leaving{}},
+		"lost answer after another mode": {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, errors.New("no answer"), later},
+		"deleted":                        {deleted, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, leaving{}},
+		"deleted, not answered":          {func(pod *corev1.Pod) { deleted(pod); marked("5b2c", "")(pod) }, []plan.Decision{waiting()}, nil, now},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := newStatesTest(t)
@@ -241,12 +248,8 @@ func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
 				done.err = tc.err
 				st.record(resolvedPodOf(pod, mesh), decision, done)
 			}
-			want := leaving{}
-			if tc.want {
-				want.wait = firstLook
-			}
-			if got := st.left(keyOf(pod)); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
+			if got := st.left(keyOf(pod)); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,6 +38,8 @@ type PolicyReconciler struct {
 	states   *policyStates
 	// podStates provides the denied writes of pods.
 	podStates *podStates
+	// unguarded is rollup.Policy.Unguarded, as far as is known.
+	unguarded atomic.Bool
 	options   Options
 }
 
@@ -68,7 +71,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report}
+	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, Unguarded: r.unguarded.Load(), PrePull: pull.Report}
 	status := rollup.Summarize(rolledUp, *object.status, summary, tally, now)
 	return r.report(ctx, object, status, tally, repeated)
 }
@@ -207,7 +210,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	}
 	snapshot.AssumeMarked = dryRun
 	snapshot.Denied, snapshot.MarkAfter = r.podStates.writes(resolved.Pod)
-	o.Undecided, o.NoTemplate = plan.OutcomeUndecided(resolved.Pod), resolved.JobUnreadable && policy.Spec.IncludeInjected
+	o.NoTemplate = resolved.JobUnreadable && policy.Spec.IncludeInjected
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
 		if override.Policy == policy.Ref {

@@ -103,6 +103,17 @@ func (r *reporter) forgotten(state *podState) {
 	stuckPods.Sub(stuckCount(state.stage))
 }
 
+// decidedTooLate reports a pod that reads Failed although its main containers have succeeded.
+func (r *reporter) decidedTooLate(key types.NamespacedName, pod *corev1.Pod, state *podState, decision plan.Decision) {
+	lateDecisionsTotal.Inc()
+	r.logOf(key, state).Info("Outcome was decided too late", "message", decision.Message)
+	r.event(pod, corev1.EventTypeWarning, decision.Reason, decision.Message, state.first())
+	for _, handle := range state.declaring {
+		policy := handle.Value()
+		r.tallyFailure(key, attempt{mode: v1alpha1.ModePodPhase, policy: policy})
+	}
+}
+
 func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {
 	attemptsTotal.WithLabelValues(string(mode)).Inc()
 	if fallback {

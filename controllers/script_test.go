@@ -147,6 +147,9 @@ var steps = map[string]func(*scripted){
 	"main":    func(s *scripted) { s.change(s.pod, mainExits(0)) },
 	"failure": func(s *scripted) { s.change(s.pod, mainExits(3)) },
 	"proxy":   func(s *scripted) { s.change(s.pod, sidecarExits(143)) },
+	"ended": func(s *scripted) {
+		s.change(s.pod, func(p *corev1.Pod) { p.Status.ContainerStatuses[1] = podtest.Ended("proxy", 143) })
+	},
 	"early": func(s *scripted) {
 		s.change(s.pod, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[1] = podtest.Ended("proxy", 0)
@@ -350,7 +353,7 @@ func TestOutcomeOfEachMode(t *testing.T) {
 			"PodPhase, drain":          {"PodPhase drain", "", "now main now later now proxy", "mark (Running proxy Running) (Running proxy Succeeded) +5s mark +1m0s " + decided + " +2s"},
 			"PodPhase, main fails":     {"PodPhase", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s (Failed proxy Failed Running) +2s"},
 			"PodPhase, restart rules":  {"PodPhase", "main rules", "now main now now proxy", "mark (Running proxy PodPhase Running) mark " + decided + " +2s"},
-			"Auto, proxy restarts all": {"Auto", "proxy restarts all", "now main now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s " + decided + " +2s"},
+			"Auto, proxy restarts all": {"Auto", "proxy restarts all", "now main now now proxy", "mark (Running proxy PodPhase Running) mark " + decided + " +2s"},
 			"Auto":                     {"Auto", "OnFailure", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
 			"Auto, main fails":         {"Auto", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) swap +1m0s +1m0s (Failed proxy PodPhase Running)"},
 			"Image":                    {"Image", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
@@ -409,21 +412,23 @@ func TestMarkFollowsPolicies(t *testing.T) {
 	}
 }
 
-// Where the admission policy is not installed, exit codes count as in Kubernetes, and no pod ends by its phase. The operator notices
-// by itself when it is installed.
-func TestOutcomeNotDecided(t *testing.T) {
-	const marks = "mark (Running proxy PodPhase) mark (Running proxy) OutcomeNotDecided "
+// Where no admission policy decides the outcome of pods, the operator does, with its marks. It says so if the kubelet was faster.
+func TestOutcomeDecidedByOperator(t *testing.T) {
+	const marked = "mark (Running proxy PodPhase) "
 	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
-			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +30s +30s"},
-			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+30s mark +30s mark +1m0s"},
-			"installed while stuck":   {"PodPhase alone", "", "now now status main now install later now", marks + "+30s mark +30s (Running proxy Succeeded) mark +1m0s " + decided},
-			"installed while running": {"PodPhase", "", "now now status install report now main", marks + "(Running proxy Running) mark (Running proxy PodPhase Running) " + decided},
-			"installed unnoticed":     {"PodPhase", "", "now now status install main now", marks + "(Running proxy Succeeded) mark +1m0s " + decided},
+			"PodPhase":                {"PodPhase", "", "now now main now now", marked + "mark " + decided + " +2s"},
+			"OnFailure":               {"PodPhase", "OnFailure", "now now main now now", marked + "mark " + decided + " +2s"},
+			"Image":                   {"Image", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) swap +1m0s mark (Succeeded proxy Decided)"},
+			"proxy ends first":        {"PodPhase", "", "now ended main now", marked + "mark " + decided},
+			"drain":                   {"PodPhase drain", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) +5s mark (Succeeded proxy Decided)"},
+			"installed while running": {"PodPhase", "", "now now install report now main", marked + "(Running proxy PodPhase Running) " + decided},
+			"installed unnoticed":     {"PodPhase", "", "now now install main now", marked + decided + " +2s"},
+			"too late":                {"Image", "", "now main now proxy now events now", "mark (Running proxy) mark (Running proxy Succeeded) (Failed proxy Succeeded) DecidedTooLate"},
 		},
 		true: {
-			"CRR":  {"CRR", "", "now now status main now now proxy", "mark (Running proxy) OutcomeNotDecided create +30s +30s (Failed proxy)"},
-			"Auto": {"Auto", "", "now now status main now now", "mark (Running proxy) OutcomeNotDecided swap +30s +30s"},
+			"CRR":           {"CRR", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) create +1m0s mark (Succeeded proxy Decided)"},
+			"CRR, too late": {"CRR", "", "now main now now proxy events now events", "mark (Running proxy) mark (Running proxy Succeeded) create +1m0s (Failed proxy Succeeded) Terminating DecidedTooLate"},
 		},
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {

@@ -66,11 +66,11 @@ func setup(ctx context.Context, mgr manager.Manager, recorder events.EventRecord
 	if err != nil {
 		return reconcilers{}, err
 	}
-	if err := watchAdmission(mgr, options); err != nil {
-		return reconcilers{}, fmt.Errorf("watch admission policies: %w", err)
-	}
 	reporter := newReporter(recorder, options.Clock, queues.policies.add)
 	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
+	if err := watchAdmission(mgr, &r.policies.unguarded, guardChanged(mgr.GetCache(), &queues), options); err != nil {
+		return reconcilers{}, fmt.Errorf("watch admission policies: %w", err)
+	}
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
@@ -310,8 +310,17 @@ func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(c
 // pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
 func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
 	return func(ctx context.Context) {
-		for _, ref := range policiesWithPrePull(ctx, c) {
+		for _, ref := range policiesWith(ctx, c, func(spec *v1alpha1.PolicySpec) bool { return spec.PrePull != nil }) {
 			queues.addPolicy(ref)
+		}
+	}
+}
+
+// guardChanged returns a function that enqueues every policy when nothing keeps outcomes any more, or something does again.
+func guardChanged(c client.Reader, queues *queues) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		for _, ref := range policiesWith(ctx, c, func(*v1alpha1.PolicySpec) bool { return true }) {
+			queues.policies.add(ref)
 		}
 	}
 }

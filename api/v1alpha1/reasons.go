@@ -91,6 +91,9 @@ const (
 	ReasonAttemptFailed Reason = "AttemptFailed"
 	// ReasonStuck means that every usable mode has failed.
 	ReasonStuck Reason = "Stuck"
+	// ReasonDecidedTooLate means that the pod reads Failed although its main containers have succeeded: admission policy
+	// sidecar-termination-outcome was not at work, and the kubelet was faster than the operator.
+	ReasonDecidedTooLate Reason = "DecidedTooLate"
 	// ReasonBackoffLimitRisk means that mode Image restarts a container of a pod with restartPolicy OnFailure, which counts
 	// towards its Job's backoffLimit.
 	ReasonBackoffLimitRisk Reason = "BackoffLimitRisk"
@@ -123,8 +126,9 @@ const (
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
 	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
-	// ReasonOutcomeNotDecided means that admission policy sidecar-termination-outcome does not decide the outcome of the pod: it is not
-	// installed, or the pod was disrupted. Exit codes then count as in Kubernetes, and mode PodPhase cannot be used.
+	// ReasonOutcomeNotDecided means that mode PodPhase cannot be used because the outcome of the pod is not that of its main containers: the
+	// pod was disrupted, or has lost its mark. Of a policy, it means that the cluster has neither of the admission policies
+	// sidecar-termination-outcome and sidecar-termination-phase, so that a kubelet may take an outcome back.
 	ReasonOutcomeNotDecided Reason = "OutcomeNotDecided"
 	// ReasonGracePeriodTooLong means that the pod's grace period is longer than mode PodPhase allows.
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"

@@ -25,7 +25,8 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since, asShipped := map[string]time.Time{}, 0
+	since, states := map[string]time.Time{}, map[string]shipped.State{}
+	asShipped, needed := 0, len(policies)
 	for _, policy := range policies {
 		status, created, err := observe.AdmissionPolicy(ctx, c.Client, policy, c.installation())
 		if c.unreadable(err, "admission policies") {
@@ -34,33 +35,55 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.reportAdmission(policy, status)
-		if status.State == shipped.Present {
+		states[policy.Name] = status.State
+		c.reportAdmission(policy, status, admissionDirectory(states[shipped.OutcomePolicy]))
+		switch status.State {
+		case shipped.Present:
 			asShipped++
+		case shipped.NotServed:
+			needed--
+		case shipped.Missing, shipped.Changed, shipped.BeingDeleted, shipped.Unknown:
 		}
-		if status.State != shipped.Missing {
+		if status.State != shipped.Missing && status.State != shipped.NotServed {
 			since[policy.Name] = created
 		}
 	}
-	if c.admissionSince = since; asShipped == len(policies) {
+	if c.admissionSince = since; asShipped == needed {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
+	}
+	absent := states[shipped.OutcomePolicy] == shipped.Missing || states[shipped.OutcomePolicy] == shipped.NotServed
+	if absent && states[shipped.PhasePolicy] == shipped.Missing && !c.settings.Capabilities.NamespacesOnly {
+		c.fail("install them: "+c.apply(admissionDirectory(states[shipped.OutcomePolicy])), "neither admission policy %s nor %s is at work: a kubelet may take back the outcome of a pod",
+			c.installedName(shipped.OutcomePolicy), c.installedName(shipped.PhasePolicy))
 	}
 	return nil
 }
 
-// reportAdmission warns of an admission policy that is not as shipped.
-func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status) {
+// admissionDirectory is the directory of config to apply for the admission policies of the cluster.
+func admissionDirectory(outcomePolicy shipped.State) string {
+	if outcomePolicy == shipped.NotServed {
+		return "overlays/before-1.36"
+	}
+	return "admission"
+}
+
+// reportAdmission warns of an admission policy that is not as shipped. The directory of config has it.
+func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status, directory string) {
 	name, value := c.installedName(policy.Name), "admissionPolicies.enabled=true"
 	switch status.State {
+	case shipped.NotServed:
+		c.ok("this version of Kubernetes has no MutatingAdmissionPolicies: the operator decides the outcome of pods, while it runs. From 1.36 on, "+
+			"admission policy %s does; install it after an upgrade", name)
+		return
 	case shipped.Missing:
-		c.warn("install it: "+c.apply("admission", value), "admission policy %s is missing: %s", name, policy.Effect)
+		c.warn("install it: "+c.apply(directory, value), "admission policy %s is missing: %s", name, policy.Effect)
 		return
 	case shipped.BeingDeleted:
-		c.warn("find out who deletes it and what its finalizers wait for. When it is gone, install it: "+c.apply("admission", value),
+		c.warn("find out who deletes it and what its finalizers wait for. When it is gone, install it: "+c.apply(directory, value),
 			"admission policy %s is being deleted. Without it, %s", name, policy.Effect)
 	}
 	if len(status.Differences) > 0 {
-		c.warn("if this is not intended, restore it: "+c.restore("admission", value),
+		c.warn("if this is not intended, restore it: "+c.restore(directory, value),
 			"admission policy %s is not as this version ships it: %s", name, firstOf(status.Differences))
 	}
 	if status.OtherAccount {

@@ -116,7 +116,6 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mode v1alpha1.Mode, now time.Time) (decision plan.Decision, inDryRun []string) {
 	// A person may finish a pod that has opted out.
 	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = sidecars, true
-	pod.Pod = unmarked(pod.Pod)
 	resolution := pod.Resolve(operator.Resolve)
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
@@ -171,7 +170,7 @@ func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decis
 	return nil
 }
 
-// execute writes what the operator would write. The answer to a mark shows whether the admission policy has set the phase.
+// execute writes what the operator would write. The answer to a mark has the phase.
 func (f *finisher) execute(ctx context.Context, pod *corev1.Pod, write plan.Write) error {
 	var by terminator.Terminator = &podphase.Terminator{Client: f.client}
 	if write.Mode == v1alpha1.ModeImage {
@@ -183,22 +182,8 @@ func (f *finisher) execute(ctx context.Context, pod *corev1.Pod, write plan.Writ
 		return cmp.Or(err, applied.Answer)
 	case applied.Pod == nil || plan.HasTerminalPhase(applied.Pod):
 		return nil
-	case plan.OutcomeUndecided(applied.Pod):
-		return errors.New("the pod was marked, but its phase did not change: admission policy sidecar-termination-outcome is not installed; " +
-			"see what check says, or use --mode Image")
 	}
 	return errors.New("the pod was marked, but its phase did not change: it has been disrupted since it was read; run the command again")
-}
-
-// unmarked returns the pod as if it had no mark that the admission policy has not answered: it may have been installed since, and the
-// answer to the next mark says so.
-func unmarked(pod *corev1.Pod) *corev1.Pod {
-	if !plan.OutcomeUndecided(pod) {
-		return pod
-	}
-	pod = pod.DeepCopy()
-	delete(pod.Labels, v1alpha1.LabelOutcome)
-	return pod
 }
 
 func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {

@@ -300,21 +300,6 @@ func TestFindings(t *testing.T) {
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
 		"mark overdue": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
-		"mode PodPhase only, no answer": {func(w *fixture) {
-			w.runs(plan.NodeReal)
-			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
-			w.policy(only(v1alpha1.ModePodPhase), "proxy")
-		}, []string{"Problem OutcomeNotDecided proxy"}},
-		"mode PodPhase, no answer": {func(w *fixture) {
-			w.runs(plan.NodeReal)
-			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
-			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
-		}, []string{"Warning OutcomeNotDecided proxy"}},
-		"stuck pod, no answer": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
-			w.policy(only(v1alpha1.ModePodPhase), "proxy")
-		}, []string{"Problem OutcomeNotDecided "}},
 		"disrupted pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Reason = "Evicted"
@@ -500,7 +485,7 @@ func TestMethodsByNodeType(t *testing.T) {
 			w.runs(plan.NodeReal)
 			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
 		},
-			[]string{"real node[Image CRR]"}},
+			[]string{"real node[CRR PodPhase Image]"}},
 		"phase as a last resort": {func(w *fixture) { w.operator.Capabilities.PodPhase = plan.PodPhaseLastResort },
 			[]string{"real node[CRR Image PodPhase]"}},
 		"resource claim": {func(w *fixture) { w.Pod.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },

@@ -48,7 +48,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonCRRUnavailable:              {hint: "install OpenKruise", check: true},
 	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled"},
 	v1alpha1.ReasonGracePeriodTooLong:          {hint: "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy"},
-	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later", check: true},
+	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install the admission policies of config/default or of the Helm chart", check: true},
 	v1alpha1.ReasonUnknownSetting:              {hint: "upgrade the operator, which is older than the policy's CRD, or set the field to another value"},
 	v1alpha1.ReasonMirrorPod:                   {hint: "remove the manifest of the static pod from its node"},
 	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore"},
@@ -199,9 +199,6 @@ func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 	case mode == v1alpha1.ModeImage && state.Waiting != nil:
 		f.Hint = fmt.Sprintf("check the name of quick-exit image %s, whether the node may pull it, and whether it has the container's command", sidecar.Image)
 		x.command(f, "kubectl -n %s describe pod %s", x.Pod.Pod.Namespace, x.Pod.Pod.Name)
-	case mode == v1alpha1.ModePodPhase && !plan.HasTerminalPhase(x.Pod.Pod):
-		f.Hint = about[v1alpha1.ReasonOutcomeNotDecided].hint
-		x.command(f, checkCommand)
 	case sidecar.Policy != nil:
 		f.Hint = fmt.Sprintf("if the sidecar needs more time, raise terminationDeadlineSeconds in %s", sidecar.Policy)
 		x.patch(f, *sidecar.Policy, "add", "/spec/terminationDeadlineSeconds", 2*int64(sidecar.Timeout/time.Second))

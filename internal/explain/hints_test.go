@@ -26,11 +26,6 @@ func TestHints(t *testing.T) {
 		keeps  = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
 		list   = "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
 	)
-	stuckByPhase := func(w *fixture) {
-		w.live(time.Hour, 0)
-		w.policy(only(v1alpha1.ModePodPhase), "proxy")
-		w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
-	}
 	swapped := func(state corev1.ContainerState) func(*fixture) {
 		return func(w *fixture) {
 			w.live(time.Hour, 0)
@@ -59,9 +54,7 @@ func TestHints(t *testing.T) {
 		reason v1alpha1.Reason
 		want   []string
 	}{
-		"stuck": {stuckByPhase, v1alpha1.ReasonStuck, []string{"read the log of the sidecar and the failed attempts; or " + keeps, finish}},
-		"phase did not change": {stuckByPhase, v1alpha1.ReasonAttemptFailed, []string{
-			"install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later", check}},
+		"stuck": {swapped(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), v1alpha1.ReasonStuck, []string{"read the log of the sidecar and the failed attempts; or " + keeps, finish}},
 		"quick-exit image cannot be pulled": {swapped(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}),
 			v1alpha1.ReasonAttemptFailed, []string{
 				"check the name of quick-exit image quick-exit:v1, whether the node may pull it, and whether it has the container's command",
@@ -71,13 +64,6 @@ func TestHints(t *testing.T) {
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/terminationDeadlineSeconds","value":60}]'`}},
 		"operator down": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "proxy") }, v1alpha1.ReasonOverdue, []string{
 			"check that the operator is running and has its permissions; or " + keeps, check, finish}},
-		"admission policy does not answer": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
-			w.policy(func(s *v1alpha1.PolicySpec) { only(v1alpha1.ModePodPhase)(s); s.Image = "quick-exit:v1" }, "proxy")
-		}, v1alpha1.ReasonOutcomeNotDecided, []string{
-			"install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later; or set mode to Auto; or " +
-				keeps, check, finish + " --mode=Image"}},
 		"virtual node without an image": {onVirtualNode(""), v1alpha1.ReasonNoUsableMode, []string{
 			"set image in the policy, or the operator's --quick-exit-image",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},

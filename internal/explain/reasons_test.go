@@ -16,7 +16,7 @@ var withoutHint = []v1alpha1.Reason{
 	// The operator or the kubelet is at work, or nothing is left to do.
 	v1alpha1.ReasonPodDeleted, v1alpha1.ReasonPodDisrupted, v1alpha1.ReasonPodFinished, v1alpha1.ReasonPodNotScheduled,
 	v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonDraining, v1alpha1.ReasonNodeUnknown, v1alpha1.ReasonSidecarStarting,
-	v1alpha1.ReasonSidecarNotStarted, v1alpha1.ReasonMarking, v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonTerminating,
+	v1alpha1.ReasonSidecarNotStarted, v1alpha1.ReasonMarking, v1alpha1.ReasonDecidedTooLate, v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonTerminating,
 	v1alpha1.ReasonFallback, v1alpha1.ReasonTerminated, v1alpha1.ReasonFinishedByUser, v1alpha1.ReasonEnforced, v1alpha1.ReasonOverridden,
 	v1alpha1.ReasonPrePulled, v1alpha1.ReasonPrePulling,
 	// The hint depends on the pod, its node or its policies.

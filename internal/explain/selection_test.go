@@ -378,7 +378,7 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 		"due": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonTerminating,
 			"main containers are done, and the operator has not acted yet; it will end proxy by mode CRR", true},
 		"not marked": {func(w *fixture) { w.live(time.Hour, 0); w.unmark() }, v1alpha1.ReasonMarking,
-			"marking the pod, so that exit codes of these containers do not count: proxy", false},
+			"main containers have succeeded; recording it, because admission policy sidecar-termination-outcome has not", true},
 		"marked in advance": {func(w *fixture) {
 			w.runs("Real")
 			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
@@ -398,7 +398,7 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 		"sidecars ended": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.ContainerStatuses[1].State = w.Pod.Pod.Status.ContainerStatuses[0].State
-		}, v1alpha1.ReasonTerminated, "every sidecar has ended", false},
+		}, v1alpha1.ReasonMarking, "main containers have succeeded; recording it, because admission policy sidecar-termination-outcome has not", true},
 		"another namespace": {func(w *fixture) { w.live(time.Hour, 0); w.operator.WatchNamespaces = []string{"etl", "web"} },
 			v1alpha1.ReasonNamespaceNotWatched, "the operator does not watch namespace batch, but only etl, web", false},
 	} {

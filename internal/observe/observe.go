@@ -15,8 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// AdmissionPolicy returns the state of an admission policy with its binding, and since when both exist. A kind that the cluster does not
-// serve is missing. With an error the state is Unknown.
+// AdmissionPolicy returns the state of an admission policy with its binding, and since when both exist. With an error the state is Unknown.
 func AdmissionPolicy(
 	ctx context.Context, reader client.Reader, policy shipped.AdmissionPolicy, in shipped.Installation,
 ) (status shipped.Status, created time.Time, err error) {
@@ -24,7 +23,9 @@ func AdmissionPolicy(
 	for i, object := range objects {
 		err := reader.Get(ctx, client.ObjectKeyFromObject(object), object)
 		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		case meta.IsNoMatchError(err):
+			return shipped.Status{State: shipped.NotServed}, created, nil
+		case apierrors.IsNotFound(err):
 			objects[i] = nil
 		case err != nil:
 			return shipped.Status{State: shipped.Unknown}, created, fmt.Errorf("get admission policy %s: %w", object.GetName(), err)

@@ -24,7 +24,7 @@ func TestAttempts(t *testing.T) {
 		return observed(finishedMain(never), oneProxy(mode(crr), noFallback), changes...)
 	}
 	proxy := func(c container, changes ...func(*plan.Snapshot)) plan.Snapshot {
-		return observed(finishedMain(never, c), oneProxy(), changes...)
+		return observed(finishedMain(never, c), oneProxy(), append(changes, assumeMarked)...)
 	}
 	cameBack := func() *corev1.Pod { return finishedMain(onFailure, running("proxy").restarted(1)) }
 	stuckAfterFailure := stuck(v1alpha1.ReasonStuck)
@@ -52,7 +52,7 @@ func TestAttempts(t *testing.T) {
 		"a sidecar that exited long before its swap has ended at the deadline": {proxy(exited("proxy", 143).endedAt(done.Add(-50*minute)), attempted(swap("proxy"))), minute, terminated()},
 		"a sidecar that exited at an unknown time has ended":                   {proxy(exited("proxy", 0).endedAt(time.Time{}), attempted(swap("proxy"))), time.Second, terminated()},
 		"a swap to an unpullable image falls back to the phase": {
-			observed(finishedMain(onFailure, crashLooping("proxy").restarted(0)), oneProxy(), withoutKruise, attempted(swap("proxy"))),
+			observed(finishedMain(onFailure, crashLooping("proxy").restarted(0)), oneProxy(), withoutKruise, attempted(swap("proxy")), assumeMarked),
 			minute, fallingBack(phaseOfProxy),
 		},
 		"no fallback: a failed attempt leaves the pod stuck": {observed(finishedMain(never), oneProxy(mode(image), noFallback), attempted(swap("proxy"))), minute, stuckAfterFailure},
@@ -84,7 +84,7 @@ func TestAttempts(t *testing.T) {
 			time.Hour, stuckAfterFailure,
 		},
 		"a CRR that restarted the sidecar is not retried":      {observed(cameBack(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(1, "proxy"))), time.Hour, stuckAfterFailure},
-		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback), attempted(crrAttempt(1, "proxy"))), time.Hour, terminated()},
+		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback), attempted(crrAttempt(1, "proxy")), assumeMarked), time.Hour, terminated()},
 		"installing Kruise clears a pod without a usable mode": {observed(finishedMain(never), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},
 		"an attempt on another container does not count": {
 			observed(finishedMain(never, running("proxy"), exited("logs", 0).restarted(1)),
@@ -98,28 +98,27 @@ func TestAttempts(t *testing.T) {
 func TestPhaseAttempt(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
 	failed := func() *corev1.Pod { return newPod(never, exited("main", 3), running("proxy")) }
-	inAdvance := ending(v1alpha1.EndPodPhase)
+	inAdvance, markDenied := ending(v1alpha1.EndPodPhase), denying(podPhase)
 	onlyPhase := oneProxy(mode(podPhase), noFallback)
 
 	runScenarios(t, map[string]scenario{
-		"the phase ends the pod":                         {observed(pod(), oneProxy(), endedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
-		"its deadline counts from the phase":             {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 2*minute + 10*time.Second, inProgress(50 * time.Second)},
-		"its deadline if the node's clock is ahead":      {observed(pod(), oneProxy(), endedByPhase, phaseSince(-50*minute)), -50*minute + 10*time.Second, inProgress(50 * time.Second)},
-		"a CRR follows at the deadline":                  {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 3 * minute, fallingBack(crrOfProxy)},
-		"a CRR follows a declared phase":                 {observed(pod(), oneProxy(mode(podPhase)), endedByPhase), minute, fallingBack(crrOfProxy)},
-		"no CRR without fallback":                        {observed(pod(), onlyPhase, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
-		"no CRR without Kruise, no image":                {observed(pod(), oneProxy(), withoutKruise, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
-		"the CRR is an attempt as well":                  {observed(pod(), oneProxy(), endedByPhase, attempted(at(crrAttempt(1, "proxy"), minute))), 90 * time.Second, inProgress(30 * time.Second)},
-		"a CRR that lasts when the phase is set":         {observed(pod(), oneProxy(), endedByPhase, attempted(crrAttempt(1, "proxy"))), 10 * time.Second, inProgress(50 * time.Second)},
-		"a mark without effect fails at once":            {observed(pod(), oneProxy(), inAdvance), 0, fallingBack(crrOfProxy)},
-		"a mark without effect, no fallback":             {observed(pod(), onlyPhase, inAdvance), 0, stuck(v1alpha1.ReasonStuck)},
-		"the mark of another pod is no attempt":          {observed(pod(), onlyPhase, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, terminating(phaseOfProxy)},
-		"a mark in advance is none while a main runs":    {observed(newPod(never, running("main"), running("proxy")), onlyPhase, inAdvance), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
-		"a mark in advance is none if a main failed":     {observed(failed(), oneProxy(mode(podPhase)), inAdvance), 0, terminating(failedOfProxy)},
-		"phase Failed ends the pod":                      {observed(failed(), oneProxy(), failedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
-		"a CRR follows phase Failed":                     {observed(failed(), oneProxy(), failedByPhase), minute, fallingBack(crrOfProxy)},
-		"phase Failed without effect fails at once":      {observed(failed(), oneProxy(mode(podPhase)), ending(v1alpha1.EndFailed)), 0, fallingBack(swapOfProxy)},
-		"phase Failed counts although exit codes do not": {observed(pod(), oneProxy(), failedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
+		"the phase ends the pod":                      {observed(pod(), oneProxy(), endedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
+		"its deadline counts from the phase":          {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 2*minute + 10*time.Second, inProgress(50 * time.Second)},
+		"its deadline if the node's clock is ahead":   {observed(pod(), oneProxy(), endedByPhase, phaseSince(-50*minute)), -50*minute + 10*time.Second, inProgress(50 * time.Second)},
+		"a CRR follows at the deadline":               {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 3 * minute, fallingBack(crrOfProxy)},
+		"a CRR follows a declared phase":              {observed(pod(), oneProxy(mode(podPhase)), endedByPhase), minute, fallingBack(crrOfProxy)},
+		"no CRR without fallback":                     {observed(pod(), onlyPhase, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
+		"no CRR without Kruise, no image":             {observed(pod(), oneProxy(), withoutKruise, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
+		"the CRR is an attempt as well":               {observed(pod(), oneProxy(), endedByPhase, attempted(at(crrAttempt(1, "proxy"), minute))), 90 * time.Second, inProgress(30 * time.Second)},
+		"a CRR that lasts when the phase is set":      {observed(pod(), oneProxy(), endedByPhase, attempted(crrAttempt(1, "proxy"))), 10 * time.Second, inProgress(50 * time.Second)},
+		"a mark without effect fails at once":         {observed(pod(), oneProxy(), inAdvance, markDenied), 0, requeued(fallingBack(crrOfProxy), 15*time.Second)},
+		"a mark without effect, no fallback":          {observed(pod(), onlyPhase, inAdvance, markDenied), 0, requeued(stuck(v1alpha1.ReasonStuck), time.Second)},
+		"the mark of another pod is no attempt":       {observed(pod(), onlyPhase, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, terminating(phaseOfProxy)},
+		"a mark in advance is none while a main runs": {observed(newPod(never, running("main"), running("proxy")), onlyPhase, inAdvance), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a mark in advance is none if a main failed":  {observed(failed(), oneProxy(mode(podPhase)), inAdvance), 0, terminating(failedOfProxy)},
+		"phase Failed ends the pod":                   {observed(failed(), oneProxy(), failedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
+		"a CRR follows phase Failed":                  {observed(failed(), oneProxy(), failedByPhase), minute, fallingBack(crrOfProxy)},
+		"phase Failed without effect fails at once":   {observed(failed(), oneProxy(mode(podPhase)), ending(v1alpha1.EndFailed)), 0, marking("[proxy]")},
 	})
 }
 

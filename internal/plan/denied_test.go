@@ -44,6 +44,6 @@ func TestInvalidAnnotation(t *testing.T) {
 		"is reported after the phase has ended the pod": {observed(finishedMain(never), proxy, endedByPhase, corrupt), 0, left},
 		"does not matter to a pod without a sidecar":    {observed(newPod(never, exited("main", 0)), nil, corrupt), 0, ignored(v1alpha1.ReasonNoSidecar)},
 		"does not matter once the pod has finished":     {observed(finishedMain(never, exited("proxy", 0)), proxy, phase(corev1.PodSucceeded), corrupt), 0, ignored(v1alpha1.ReasonPodFinished)},
-		"does not matter once every sidecar has ended":  {observed(finishedMain(never, exited("proxy", 0)), proxy, corrupt), 0, terminated()},
+		"does not matter once every sidecar has ended":  {observed(finishedMain(never, exited("proxy", 0)), proxy, corrupt, assumeMarked), 0, terminated()},
 	})
 }

@@ -78,7 +78,7 @@ func TestEveryState(t *testing.T) {
 		v1alpha1.ReasonMirrorPod, v1alpha1.ReasonPodDeleted, v1alpha1.ReasonPodDisrupted, v1alpha1.ReasonPodFinished, v1alpha1.ReasonMarking,
 		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonNodeUnknown, v1alpha1.ReasonSidecarStarting, v1alpha1.ReasonTerminating,
 		v1alpha1.ReasonFallback, v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonTerminated,
-		v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonUnknownSetting, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonOutcomeNotDecided,
+		v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonUnknownSetting, v1alpha1.ReasonCommandNotCovered,
 	} {
 		if seen[reason] == 0 {
 			t.Errorf("no state has reason %s: the enumeration misses a part of the decision", reason)

@@ -32,7 +32,6 @@ func TestFailedMain(t *testing.T) {
 		"Auto swaps the image on a node without the daemon":    {observed(proxy(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
 		"a pod that would end by its phase swaps the image":    {observed(proxy(), oneProxy(), withoutKruise, ending(v1alpha1.EndPodPhase)), 0, terminating(swapOfProxy)},
 		"a phase Failed replaces the end in advance":           {observed(proxy(), oneProxy(noImage), withoutKruise, ending(v1alpha1.EndPodPhase)), 0, terminating(failedOfProxy)},
-		"no phase Failed without the admission policy":         {observed(proxy(), oneProxy(noImage), withoutKruise, undecided, markedAt(0)), 0, requeued(stuck(v1alpha1.ReasonNoUsableMode), minute/2)},
 		"no phase Failed while a respected sidecar runs": {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy", noImage)), withoutKruise),
 			0, stuck(v1alpha1.ReasonNoUsableMode),

@@ -26,35 +26,34 @@ func unknownExitCodes(t *resolve.Sidecar) { t.ExitCodePolicy = "RespectUnlessKil
 func TestFallbackOrder(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
 	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
-	noDecision := []func(*plan.Snapshot){undecided}
+	mustWait := []func(*plan.Snapshot){unmarked, markAfter(minute)}
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
 		sidecar func(*resolve.Sidecar)
 		changes []func(*plan.Snapshot)
 		want    string
 	}{
-		"Auto":                             {want: "CRR PodPhase Image"},
-		"declared CRR":                     {sidecar: mode(crr), want: "CRR PodPhase Image"},
-		"declared PodPhase":                {sidecar: mode(podPhase), want: "PodPhase CRR Image"},
-		"declared Image":                   {sidecar: mode(image), want: "Image CRR PodPhase"},
-		"Respect":                          {sidecar: respect, want: "CRR"},
-		"predictions":                      {changes: []func(*plan.Snapshot){assumeMarked, unmarked}, want: "CRR PodPhase Image"},
-		"OnFailure":                        {pod: finishedMain(onFailure), want: "CRR PodPhase Image"},
-		"no Kruise":                        {changes: []func(*plan.Snapshot){withoutKruise}, want: "PodPhase Image"},
-		"last resort":                      {changes: []func(*plan.Snapshot){lastResort}, want: "CRR Image PodPhase"},
-		"last resort, declared PodPhase":   {changes: []func(*plan.Snapshot){lastResort}, sidecar: mode(podPhase), want: "PodPhase CRR Image"},
-		"resource claims":                  {changes: []func(*plan.Snapshot){withClaim}, want: "CRR Image PodPhase"},
-		"failed main":                      {pod: failed(), want: "Image CRR PodPhase"},
-		"failed main, Respect":             {pod: failed(), sidecar: respect, want: "CRR"},
-		"failed main, declared CRR":        {pod: failed(), sidecar: mode(crr), want: "CRR Image PodPhase"},
-		"failed main, declared PodPhase":   {pod: failed(), sidecar: mode(podPhase), want: "PodPhase Image CRR"},
-		"failed main, last resort":         {pod: failed(), changes: []func(*plan.Snapshot){lastResort}, want: "Image CRR PodPhase"},
-		"outcome not decided":              {changes: noDecision, want: "Image CRR"},
-		"outcome not decided, Respect":     {changes: noDecision, sidecar: respect, want: "CRR"},
-		"outcome not decided, declared":    {changes: noDecision, sidecar: mode(crr), want: "CRR Image"},
-		"outcome not decided, failed main": {pod: failed(), changes: noDecision, want: "Image CRR"},
-		"marks are denied":                 {changes: []func(*plan.Snapshot){unmarked, denying(podPhase)}, want: "Image CRR"},
-		"disturbed before the record":      {changes: []func(*plan.Snapshot){record(v1alpha1.MainsRunning)}, want: "CRR Image"},
+		"Auto":                           {want: "CRR PodPhase Image"},
+		"declared CRR":                   {sidecar: mode(crr), want: "CRR PodPhase Image"},
+		"declared PodPhase":              {sidecar: mode(podPhase), want: "PodPhase CRR Image"},
+		"declared Image":                 {sidecar: mode(image), want: "Image CRR PodPhase"},
+		"Respect":                        {sidecar: respect, want: "CRR"},
+		"predictions":                    {changes: []func(*plan.Snapshot){assumeMarked, unmarked}, want: "CRR PodPhase Image"},
+		"OnFailure":                      {pod: finishedMain(onFailure), want: "CRR PodPhase Image"},
+		"no Kruise":                      {changes: []func(*plan.Snapshot){withoutKruise}, want: "PodPhase Image"},
+		"last resort":                    {changes: []func(*plan.Snapshot){lastResort}, want: "CRR Image PodPhase"},
+		"last resort, declared PodPhase": {changes: []func(*plan.Snapshot){lastResort}, sidecar: mode(podPhase), want: "PodPhase CRR Image"},
+		"resource claims":                {changes: []func(*plan.Snapshot){withClaim}, want: "CRR Image PodPhase"},
+		"failed main":                    {pod: failed(), want: "Image CRR PodPhase"},
+		"failed main, Respect":           {pod: failed(), sidecar: respect, want: "CRR"},
+		"failed main, declared CRR":      {pod: failed(), sidecar: mode(crr), want: "CRR Image PodPhase"},
+		"failed main, declared PodPhase": {pod: failed(), sidecar: mode(podPhase), want: "PodPhase Image CRR"},
+		"failed main, last resort":       {pod: failed(), changes: []func(*plan.Snapshot){lastResort}, want: "Image CRR PodPhase"},
+		"mark must wait":                 {changes: mustWait, want: "Image CRR"},
+		"mark must wait, Respect":        {changes: mustWait, sidecar: respect, want: "CRR"},
+		"mark must wait, declared":       {changes: mustWait, sidecar: mode(crr), want: "CRR Image"},
+		"mark must wait, failed main":    {pod: failed(), changes: mustWait, want: "Image CRR"},
+		"marks are denied":               {changes: []func(*plan.Snapshot){unmarked, denying(podPhase)}, want: "Image CRR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			declared := sidecar("proxy")
@@ -113,9 +112,9 @@ func TestFallbackChain(t *testing.T) {
 			observed(finishedMain(never, running("logs"), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(image), noFallback), sidecar("logs")), attempted(swap("logs"))),
 			0, requeued(stuck(v1alpha1.ReasonCommandNotCovered), minute),
 		},
-		"sidecar never started: the phase, even with Kruise":  {observed(finishedMain(onFailure, unpullable("proxy")), oneProxy()), 0, terminating(phaseOfProxy)},
+		"sidecar never started: the phase, even with Kruise":  {observed(finishedMain(onFailure, unpullable("proxy")), oneProxy(), assumeMarked), 0, terminating(phaseOfProxy)},
 		"Auto has its fallback chain even without fallback":   {observed(pod(), oneProxy(noFallback), withoutKruise), 0, terminating(phaseOfProxy)},
-		"a crash-looping sidecar is ended like a running one": {observed(finishedMain(onFailure, crashLooping("proxy")), oneProxy()), 0, terminating(crrOfProxy)},
+		"a crash-looping sidecar is ended like a running one": {observed(finishedMain(onFailure, crashLooping("proxy")), oneProxy(), assumeMarked), 0, terminating(crrOfProxy)},
 		"an unknown mode is followed by the next":             {observed(pod(), oneProxy(mode("Freeze"))), 0, fallingBack(crrOfProxy)},
 		"an unknown fallback leaves a usable mode":            {observed(pod(), oneProxy(mode(podPhase), unknownFallback)), 0, terminating(phaseOfProxy)},
 		"an unknown fallback leaves Auto":                     {observed(pod(), oneProxy(unknownFallback)), 0, terminating(crrOfProxy)},
@@ -155,8 +154,7 @@ func TestWhyNot(t *testing.T) {
 		"the operator runs with --pod-phase=Disabled":                           {podPhase, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
 		"the phase would override its exit code":                                {podPhase, observed(pod(), oneProxy(respect)), v1alpha1.ReasonExitCodesRespected},
 		"terminationGracePeriodSeconds is 61, more than the 60":                 {podPhase, observed(pod(), oneProxy(), grace(61*time.Second)), v1alpha1.ReasonGracePeriodTooLong},
-		"sidecar-termination-outcome does not decide the pod's outcome":         {podPhase, observed(pod(), oneProxy(), undecided), v1alpha1.ReasonOutcomeNotDecided},
-		"the pod was disrupted or its deadline had passed":                      {podPhase, observed(pod(), oneProxy(), record(v1alpha1.MainsRunning)), v1alpha1.ReasonOutcomeNotDecided},
+		"the pod has lost its mark, and was marked too often":                   {podPhase, observed(pod(), oneProxy(), unmarked, markAfter(minute)), v1alpha1.ReasonMarking},
 		"the operator runs with --image-swap=Disabled":                          {image, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
 		"no quick-exit image is set; set image in the policy":                   {image, observed(pod(), oneProxy(noImage), denying(image)), v1alpha1.ReasonNoQuickExitImage},
 		"container proxy runs /app/server, which quick-exit image":              {image, observed(server, oneProxy()), v1alpha1.ReasonCommandNotCovered},
@@ -246,9 +244,9 @@ func TestSubstitutions(t *testing.T) {
 			observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, onDaemonlessNode),
 			0, []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonNoKruiseDaemon}},
 		},
-		"a phase without a decision is substituted": {
-			observed(finishedMain(never), oneProxy(mode(podPhase)), undecided),
-			0, []plan.Substitution{{Container: "proxy", Wanted: podPhase, Used: image, Reason: v1alpha1.ReasonOutcomeNotDecided}},
+		"a phase of a pod without a mark is substituted": {
+			observed(finishedMain(never), oneProxy(mode(podPhase)), unmarked, markAfter(minute)),
+			0, []plan.Substitution{{Container: "proxy", Wanted: podPhase, Used: image, Reason: v1alpha1.ReasonMarking}},
 		},
 		"an unusable mode without fallback has no substitute": {
 			observed(finishedMain(never), oneProxy(mode(crr), noFallback), withoutKruise),

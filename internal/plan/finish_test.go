@@ -28,7 +28,7 @@ func TestFinish(t *testing.T) {
 		"phase, marked by it": {snapshot: observed(pod(), oneProxy(), unmarked), want: terminating(phaseOfProxy)},
 		"phase, recorded by it": {
 			snapshot: observed(newPod(never, exited("main", 0).restarting(corev1.ContainerRestartPolicyNever, restartOn42), running("proxy")), oneProxy(), unmarked),
-			want:     terminating("PodPhase#1=Succeeded recorded [proxy] within 1m0s"),
+			want:     terminating("PodPhase#1=Succeeded [proxy] within 1m0s"),
 		},
 		"image":                   {snapshot: observed(pod(), oneProxy(), unmarked), mode: image, want: terminating(swapOfProxy)},
 		"phase of failed main":    {snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy()), want: terminating(failedOfProxy)},
@@ -43,7 +43,7 @@ func TestFinish(t *testing.T) {
 		"marks must wait":         {snapshot: observed(pod(), oneProxy(), unmarked, markAfter(minute)), want: terminating(phaseOfProxy)},
 		"live CRR":                {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(1, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
 		"image swapped before":    {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
-		"outcome not decided":     {snapshot: observed(pod(), oneProxy(), undecided), want: stuck(v1alpha1.ReasonOutcomeNotDecided)},
+		"outcome not decided":     {snapshot: observed(pod(), oneProxy(), undecided), want: terminating(phaseOfProxy)},
 		"image, not decided":      {snapshot: observed(pod(), oneProxy(), undecided), mode: image, want: terminating(swapOfProxy)},
 		"disrupted":               {snapshot: observed(pod(), oneProxy(), evicted), want: ignored(v1alpha1.ReasonPodDisrupted)},
 		"main runs":               {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},

@@ -307,11 +307,6 @@ func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }
 
-// markedAt returns a change after which the operator has marked the pod, so long after done.
-func markedAt(after time.Duration) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.MarkedAt = done.Add(after) }
-}
-
 // markAfter returns a change after which the next mark must wait, until so long after done.
 func markAfter(wait time.Duration) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.MarkAfter = done.Add(wait) }
@@ -419,7 +414,11 @@ func waits(reason v1alpha1.Reason, requeue time.Duration) brief {
 
 // marking is a decision that marks the pod.
 func marking(mark string) brief {
-	return brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: mark}
+	b := brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: mark}
+	if strings.HasSuffix(mark, "recorded") || strings.HasSuffix(mark, "decided") {
+		b.Stage = plan.StageTerminating
+	}
+	return b
 }
 
 // pending is a decision without an action after the end of the mains.
@@ -453,20 +452,18 @@ func markWaits(b brief, after time.Duration) brief {
 // describeMark formats a mark as a line, such as "[logs proxy] PodPhase recorded".
 func describeMark(m plan.Mark) string {
 	line := strings.TrimSuffix(fmt.Sprintf("%v %s", m.IgnoredExitCodes, m.End), " ")
-	if m.Succeeded {
-		line += " recorded"
-	}
-	return line
+	return line + describeRecord(m)
+}
+
+func describeRecord(m plan.Mark) string {
+	return map[string]string{v1alpha1.MainsSucceeded: " recorded", v1alpha1.MainsDecided: " decided"}[m.Record]
 }
 
 // describe formats an action as a line with its containers and timeout.
 func describe(a plan.Write) string {
 	line := fmt.Sprintf("%s#%d", a.Mode, a.Attempt)
 	if a.Mark != nil {
-		line += "=" + string(a.Mark.Phase())
-		if a.Mark.Succeeded {
-			line += " recorded"
-		}
+		line += "=" + string(a.Mark.Phase()) // with the record of it
 	}
 	line += fmt.Sprintf(" %v", a.Containers)
 	if len(a.Supersedes) > 0 {

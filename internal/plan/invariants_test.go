@@ -183,7 +183,7 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	marks, mark := marksOf(d), markOf(d)
 	_, denied := s.Denied[podPhase]
 	undeclared := len(s.View.Sidecars) == 0 || len(s.View.Mains) == 0
-	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" && !undeclared
+	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == ""
 	ignored := ignoredBy(s.View)
 	for _, name := range plan.IgnoredExitCodes(s.Pod) {
 		if s.JobUnreadable && slices.Contains(s.View.Mains, name) {
@@ -191,12 +191,15 @@ func marksOnlyWhatItMay(s plan.Snapshot, now time.Time, d plan.Decision) string 
 		}
 	}
 	slices.Sort(ignored)
-	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(mark.End) || now.Before(s.MarkAfter))
+	if isRecorded(s.Pod) {
+		ignored = plan.IgnoredExitCodes(s.Pod)
+	}
+	needless := mark != nil && (s.AssumeMarked || isRecorded(s.Pod) && mark.End != v1alpha1.EndCRR && !permitsExits(mark.End) && mark.Record == "" || now.Before(s.MarkAfter))
 	switch {
 	case len(marks) > 0 && forbidden, needless:
 		return "a mark of a pod that must not be marked"
-	case undeclared:
-		if len(marks) > 0 && (len(d.Ends()) > 0 || !isMarked(s.Pod) || !cmp.Equal(*mark, plan.Mark{})) {
+	case undeclared && !isRecorded(s.Pod):
+		if len(marks) > 0 && (len(d.Ends()) > 0 || !isMarked(s.Pod) || !cmp.Equal(*mark, plan.Mark{Record: mark.Record})) {
 			return "a pod without a sidecar or a main container is marked"
 		}
 	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignored) }):
@@ -221,7 +224,7 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	draining := func(sidecar resolve.Sidecar) bool { return !d.MainsDone.IsZero() && drains(s, now, d, sidecar) }
 	runsAndDrains := func(sidecar resolve.Sidecar) bool { return draining(sidecar) && mayRun(s.Pod, sidecar.Container) }
 	switch {
-	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR:
+	case len(s.View.Sidecars) == 0, len(s.View.Mains) == 0, mark == nil, mark.End == v1alpha1.EndCRR, isRecorded(s.Pod), len(mark.IgnoredExitCodes) == 0 && mark.End == "":
 	case mark.End == v1alpha1.EndPodPhase && !hasFailed(s) && slices.ContainsFunc(s.View.Sidecars, runsAndDrains):
 		return "the mark keeps the phase although a sidecar drains"
 	case mark.End == current && isMarked(s.Pod):
@@ -232,8 +235,8 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, draining)):
 		return "the mark changes the end"
 	case over, mark.End == "":
-	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):
-		return "the phase is marked in advance on an unknown node, without a decision, or although it cannot end a sidecar"
+	case s.Node == plan.NodeUnknown, slices.ContainsFunc(s.View.Sidecars, cannotEnd):
+		return "the phase is marked in advance on an unknown node, or although it cannot end a sidecar"
 	}
 	return ""
 }
@@ -262,7 +265,7 @@ func permitsTooMuch(s plan.Snapshot, d plan.Decision, end string) string {
 		switch {
 		case end == v1alpha1.EndWaiting && sidecar.Drain > 0:
 			return "the mark permits the end of a sidecar that waits, although one drains"
-		case end != v1alpha1.EndExited && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown || isUndecided(s.Pod)):
+		case end != v1alpha1.EndExited && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown):
 			return "the mark permits the end of a restarted sidecar that the phase cannot end"
 		}
 	}
@@ -285,28 +288,46 @@ func marksStoppedOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 			return a.Stopped && covered
 		}))
 	}
-	if !isRecorded(s.Pod) || mark.Succeeded || endOf(s.Pod) != "" || ownValue(s.Pod, v1alpha1.AnnotationEnd) == v1alpha1.EndCRR || slices.ContainsFunc(s.View.Sidecars, runsOn) {
+	if !isRecorded(s.Pod) || endOf(s.Pod) != "" || ownValue(s.Pod, v1alpha1.AnnotationEnd) == v1alpha1.EndCRR || slices.ContainsFunc(s.View.Sidecars, runsOn) {
 		return "a mark says that sidecars have stopped which may run"
 	}
 	return ""
 }
 
-// recordsOnlySuccess: the operator records only what the admission policy does not evaluate, after every container that counts has
-// exited 0 for good, and before the pod was disrupted. While an exit of a sidecar may restart the main containers, only the write that
-// also ends the pod records it.
+// recordsOnlySuccess: a mark records and decides what the admission policy makes of the write, no more and no less. The operator adds a
+// record where the policy does not evaluate restart rules, after every container that counts has exited 0 for good, and before the pod
+// was disrupted. While an exit of a sidecar may restart the main containers, only the write that also ends the pod records it.
 func recordsOnlySuccess(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	if !slices.ContainsFunc(marksOf(d), func(m plan.Mark) bool { return m.Succeeded }) {
-		return ""
-	}
-	ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
-	tooEarly := func(sidecar resolve.Sidecar) bool {
-		counts := sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || markOf(d) != nil && restartsAll(s.Pod, sidecar.Container)
-		return counts && mayRun(s.Pod, sidecar.Container)
-	}
-	if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() || slices.ContainsFunc(s.View.Sidecars, tooEarly) {
-		return "a record that is not true, not the operator's, or too early"
+	for _, mark := range marksOf(d) {
+		own := mark.Record
+		mark.Record = ""
+		if isRecorded(writtenBy(s.Pod, mark)) || own == "" {
+			mark.Record = own
+			if after := writtenBy(s.Pod, mark); own != "" && recordOf(after) != own || own == "" && isRecorded(after) != isRecorded(s.Pod) {
+				return "the admission policy makes another record of the mark: " + recordOf(after)
+			}
+			continue
+		}
+		ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+		tooEarly := func(sidecar resolve.Sidecar) bool {
+			counts := sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || mark.End != v1alpha1.EndPodPhase && restartsAll(s.Pod, sidecar.Container)
+			return counts && mayRun(s.Pod, sidecar.Container)
+		}
+		if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() || slices.ContainsFunc(s.View.Sidecars, tooEarly) {
+			return "a record that is not true, not the operator's, or too early"
+		}
 	}
 	return ""
+}
+
+// writtenBy is the pod after a write of the mark, with the admission policy at work.
+func writtenBy(pod *corev1.Pod, mark plan.Mark) *corev1.Pod {
+	written := pod.DeepCopy()
+	written.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+	for key, value := range mark.Annotations(pod) {
+		annotate(written, key, value)
+	}
+	return decide(pod, written)
 }
 
 // restartsAll says whether an exit of the container may restart all containers.
@@ -331,9 +352,9 @@ func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
 		case action.Mark == nil:
 		case action.Mark.Phase() != want:
 			return fmt.Sprintf("phase %s where the outcome is %s", action.Mark.Phase(), want)
-		case isTerminal(s.Pod), isUndecided(s.Pod) && !s.AssumeMarked:
-			return "a phase over a terminal one, or without a decision"
-		case want == corev1.PodSucceeded && !isRecorded(s.Pod) && !s.AssumeMarked && !action.Mark.Succeeded:
+		case isTerminal(s.Pod):
+			return "a phase over a terminal one"
+		case want == corev1.PodSucceeded && !isRecorded(s.Pod) && !s.AssumeMarked && action.Mark.Record == "":
 			return "phase Succeeded without a record"
 		case slices.ContainsFunc(s.View.Sidecars, mustWait):
 			return "a phase while a sidecar that is respected or drains may run"
@@ -374,7 +395,7 @@ func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string
 // leavesNoIgnoredExitCode: if the ignored exit code of a sidecar would count after a CRR, its image is swapped first if possible.
 // The exception is a declared CRR.
 func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	counts := hasFailed(s) || isUndecided(s.Pod) || !isMarked(s.Pod) && !s.AssumeMarked
+	counts := hasFailed(s) || !isMarked(s.Pod) && !s.AssumeMarked
 	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		if counts && action.Mode == crr && sidecar.Mode != crr && sidecar.ExitCodePolicy == v1alpha1.ExitCodePolicyIgnore && canSwap(s, sidecar) {
 			return "it can be swapped, and its exit code would count"
@@ -412,8 +433,6 @@ func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // requeues: a decision that waits for time to pass has a requeue delay. Other decisions wait for a change of the pod, its node,
 // a policy or OpenKruise, and such a change enqueues the pod.
 func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	_, denied := s.Denied[podPhase]
-	mayMarkAgain := isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied && !d.MainsDone.IsZero()
 	inProgress := slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool {
 		return mayRun(s.Pod, sidecar.Container) && slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return isLive(s, a, sidecar.Container, now) })
 	})
@@ -422,11 +441,9 @@ func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 		return "a time in the past"
 	case d.MarkWaits && (markOf(d) != nil || d.RequeueAfter == 0 || now.Add(d.RequeueAfter).After(s.MarkAfter)):
 		return "a mark waits, and nothing will wake the pod in time"
-	case d.RequeueAfter > 0 || len(d.Ends()) > 0:
+	case d.RequeueAfter > 0 || len(d.Writes) > 0:
 	case d.Reason == v1alpha1.ReasonDraining, d.Reason == v1alpha1.ReasonAttemptInProgress:
 		return "nothing will wake the pod"
-	case d.Stage == plan.StageStuck && mayMarkAgain:
-		return "nothing will mark the pod again"
 	case d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && inProgress:
 		return "nothing will wake the pod at the deadline of an attempt"
 	}
@@ -449,7 +466,7 @@ func brokenByFinish(s plan.Snapshot, now time.Time) string {
 	for _, wanted := range []v1alpha1.Mode{podPhase, image} {
 		chosen := s
 		chosen.Capabilities.EnabledModes, chosen.Capabilities.MaxGracePeriod = modes(plan.PodPhaseEnabled), 0
-		chosen.AssumeMarked = !isUndecided(s.Pod)
+		chosen.AssumeMarked = true
 		chosen.View.Sidecars = nil
 		for _, declared := range s.View.Sidecars {
 			declared.Mode, declared.Fallback = wanted, v1alpha1.FallbackDisabled
@@ -493,9 +510,6 @@ func endOf(pod *corev1.Pod) string {
 }
 
 func recordOf(pod *corev1.Pod) string { return ownValue(pod, v1alpha1.AnnotationMainContainers) }
-
-// isUndecided says whether the admission policy has not answered the mark.
-func isUndecided(pod *corev1.Pod) bool { return isMarked(pod) && recordOf(pod) == "" }
 
 func isRecorded(pod *corev1.Pod) bool {
 	return isMarked(pod) && (recordOf(pod) == v1alpha1.MainsSucceeded || recordOf(pod) == v1alpha1.MainsDecided)

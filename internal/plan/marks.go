@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,8 +20,9 @@ type Mark struct {
 	IgnoredExitCodes []string
 	// End is a value of v1alpha1.AnnotationEnd, without the pod's UID, or empty.
 	End string
-	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
-	Succeeded bool
+	// Record is what the write records, and the admission policy has not: v1alpha1.MainsSucceeded, v1alpha1.MainsDecided, with which it sets
+	// phase Succeeded, or empty.
+	Record string
 }
 
 // Phase is the phase by which the mark ends a pod, or "".
@@ -44,10 +46,27 @@ func (m Mark) Annotations(pod *corev1.Pod) map[string]string {
 	if _, found := pod.Annotations[v1alpha1.AnnotationMainContainers]; found && !IsMarked(pod) {
 		annotations[v1alpha1.AnnotationMainContainers] = ""
 	}
-	if m.Succeeded {
-		annotations[v1alpha1.AnnotationMainContainers] = ownedBy(pod, v1alpha1.MainsSucceeded)
+	if m.Record != "" {
+		annotations[v1alpha1.AnnotationMainContainers] = ownedBy(pod, m.Record)
 	}
 	return annotations
+}
+
+// written returns the pod as a write of the mark changes it. It shares everything but labels and annotations with the pod. The admission
+// policy removes annotations of a mark that stood on the pod before the label.
+func (m Mark) written(pod *corev1.Pod) *corev1.Pod {
+	written := *pod
+	written.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+	written.Annotations = map[string]string{}
+	if IsMarked(pod) {
+		maps.Copy(written.Annotations, pod.Annotations)
+	}
+	for key, value := range m.Annotations(pod) {
+		if IsMarked(pod) || value != pod.Annotations[key] {
+			written.Annotations[key] = value
+		}
+	}
+	return &written
 }
 
 // ownedBy returns the value of an annotation that counts for this pod alone, or "" for no value.

@@ -62,14 +62,15 @@ func TestMarks(t *testing.T) {
 		"never after the record": {observed(finishedMain(never), oneProxy(), listing("other")), 0, terminating(crrOfProxy)},
 		"after the record of another pod": {
 			observed(finishedMain(never), oneProxy(), listing("other"), func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationMainContainers, "Succeeded/other") }),
-			0, marking("[proxy]"),
+			0, marking("[proxy] recorded"),
 		},
 		"a record without the label":      {observed(finishedMain(never), oneProxy(), func(s *plan.Snapshot) { s.Pod.Labels = nil }), 0, marking("[proxy]")},
 		"never with a terminal phase":     {observed(finishedMain(never), oneProxy(), endedByPhase, listing("other"), record(v1alpha1.MainsRunning)), 0, inProgress(minute)},
 		"a pod being deleted is marked":   {observed(pod(), oneProxy(), unmarked, beingDeleted), 0, marking("[proxy]")},
 		"a disrupted pod is marked":       {observed(pod(), oneProxy(), unmarked, condition(corev1.DisruptionTarget)), 0, marking("[proxy]")},
-		"main containers are done":        {observed(finishedMain(never), oneProxy(), unmarked), 0, marking("[proxy]")},
-		"main containers are done, drain": {observed(finishedMain(never), oneProxy(drain(minute)), unmarked), 0, marking("[proxy]")},
+		"main containers are done":        {observed(finishedMain(never), oneProxy(), unmarked), 0, marking("[proxy] recorded")},
+		"main containers are done, drain": {observed(finishedMain(never), oneProxy(drain(minute)), unmarked), 0, marking("[proxy] recorded")},
+		"all containers have ended":       {observed(finishedMain(never, exited("proxy", 7)), oneProxy(), unmarked), 0, marking("[proxy] decided")},
 		"a main container has failed":     {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), unmarked), 0, marking("[proxy]")},
 		"a corrupt record of a swap":      {observed(pod(), oneProxy(), unmarked, func(s *plan.Snapshot) { s.InvalidAnnotation = "corrupt" }), 0, marking("[proxy]")},
 	})
@@ -101,15 +102,14 @@ func TestEndInAdvance(t *testing.T) {
 		"not on a virtual node":          {observed(pod(), oneProxy(), unmarked, onVirtualNode), 0, marking(only)},
 		"not on a node that is not read": {observed(pod(), oneProxy(), unmarked, onUnreadNode), 0, marking(only)},
 		"not on an unknown node":         {observed(pod(), oneProxy(), unmarked, withoutKruise, onUnknownNode), 0, marking(only)},
-		"not without a decision":         {observed(pod(), oneProxy(), undecided, withoutKruise), 0, waiting},
-		"taken back without a decision":  {observed(pod(), oneProxy(), inAdvance, undecided, withoutKruise), 0, marking(only)},
+		"without the admission policy":   {observed(pod(), oneProxy(), undecided, withoutKruise), 0, marking(ends)},
 		"taken back for a drain":         {observed(pod(), oneProxy(drain(1)), inAdvance, withoutKruise), 0, marking(only)},
 		"taken back for Kruise":          {observed(pod(), oneProxy(), inAdvance), 0, marking(only)},
 		"not after a main has failed":    {observed(oneFailed(), oneProxy(), unmarked, withoutKruise), 0, marking(only)},
 		"kept after a main has failed":   {observed(oneFailed(), oneProxy(), inAdvance), 0, waiting},
 		"while a main may restart":       {observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy(), unmarked, withoutKruise), 0, marking(ends)},
 		"kept after the mains are done":  {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), inAdvance), 0, terminating(swapOfProxy)},
-		"not after the mains are done":   {observed(finishedMain(never), oneProxy(), unmarked, withoutKruise), 0, marking(only)},
+		"not after the mains are done":   {observed(finishedMain(never), oneProxy(), unmarked, withoutKruise), 0, marking("[proxy] recorded")},
 	})
 }
 
@@ -123,7 +123,7 @@ func TestMarkOfStoppedSidecars(t *testing.T) {
 	}
 	marked := func(names string) brief {
 		b := inProgress(minute)
-		b.Mark = names + " CRR"
+		b.Mark = names + " CRR decided"
 		return b
 	}
 
@@ -135,8 +135,8 @@ func TestMarkOfStoppedSidecars(t *testing.T) {
 		"another has not":       {observed(bothRun(), two, attempted(crrAttempt(1, "logs"), stopped(crrAttempt(2, "proxy")))), 0, inProgress(minute)},
 		"another has ended":     {observed(finishedMain(never, exited("logs", 0), running("proxy")), two, ofProxy), 0, marked("[logs proxy]")},
 		"came back":             {observed(finishedMain(onFailure, running("proxy").restarted(1)), oneProxy(), ofProxy), 0, fallingBack(phaseOfProxy)},
-		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, inProgress(minute)},
-		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, inProgress(30 * time.Second)},
+		"marked already":        {of(ending(v1alpha1.EndCRR)), 0, marking("[proxy] CRR decided")},
+		"not recorded":          {of(record(v1alpha1.MainsRunning)), 0, marking("[proxy] recorded")},
 		"waits":                 {of(markAfter(10 * time.Second)), 0, markWaits(inProgress(minute), 10*time.Second)},
 		"needs no mark to wait": {of(markAfter(10*time.Second), withClaim), 0, inProgress(minute)},
 		"resource claims":       {of(withClaim), 0, inProgress(minute)},
@@ -168,18 +168,17 @@ func TestRecordByOperator(t *testing.T) {
 
 	runScenarios(t, map[string]scenario{
 		"a main with a rule has succeeded": {observed(withRule(), oneProxy()), 0, marking(recorded)},
-		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy] Waiting")},
-		"marked to end in advance":         {observed(withRule(), oneProxy(), ending(v1alpha1.EndPodPhase), withoutKruise), 0, marking("[proxy] PodPhase recorded")},
+		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking(recorded)},
+		"marked to end in advance":         {observed(withRule(), oneProxy(), ending(v1alpha1.EndPodPhase), withoutKruise), 0, marking("[proxy] PodPhase decided")},
 		"once recorded, sidecars end":      {observed(withRule(), oneProxy(), record(v1alpha1.MainsSucceeded)), 0, terminating(crrOfProxy)},
 		"not while a main runs":            {observed(newPod(never, running("main").restarting(ownNever, restartOn42), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"not while a rule restarts a main": {observed(pod(42, running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"not after a main has failed":      {observed(pod(3, running("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
-		"not of a pod without rules":       {observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning)), 0, requeued(terminating(crrOfProxy), 30*time.Second)},
 		"not of a disrupted pod":           {observed(withRule(), oneProxy(), condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"not of a deleted pod":             {observed(withRule(), oneProxy(), beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
 		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline(60)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"before the pod's deadline":        {observed(withRule(), oneProxy(), deadline(61)), 0, marking(recorded)},
-		"not without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, requeued(terminating(swapOfProxy), 30*time.Second)},
+		"without the admission policy":     {observed(withRule(), oneProxy(), undecided), 0, marking(recorded)},
 		"the sidecar has a rule":           {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
 		"an init container has a rule": {
 			observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning), func(s *plan.Snapshot) {
@@ -187,17 +186,17 @@ func TestRecordByOperator(t *testing.T) {
 			}), 0, marking("[proxy] recorded"),
 		},
 		"an old kubelet restarts no container Always":      {observed(newPod(never, exited("main", 0).restarting(ownAlways), running("proxy")), oneProxy(), oldKubelet), 0, marking(recorded)},
-		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, requeued(terminating(crrOfProxy), 30*time.Second)},
+		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, marking(recorded)},
 		"a respected sidecar runs":                         {observed(pod(0, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating("CRR#1 [logs proxy] within 1m30s")},
 		"a respected sidecar has succeeded":                {observed(pod(0, exited("logs", 0), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, marking(recorded)},
 		"a respected sidecar has failed":                   {observed(pod(0, exited("logs", 7), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating(swapOfProxy)},
 		"an open sidecar may restart all: recorded with the end": {
 			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy()),
-			0, terminating("PodPhase#1=Succeeded recorded [proxy] within 1m0s"),
+			0, terminating("PodPhase#1=Succeeded [proxy] within 1m0s"),
 		},
 		"an open sidecar may restart all, marked in advance": {
 			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy(), ending(v1alpha1.EndPodPhase)),
-			0, terminating("PodPhase#1=Succeeded recorded [proxy] within 1m0s"),
+			0, marking("[proxy] PodPhase decided"),
 		},
 		"an ended sidecar does not restart all": {
 			observed(finishedMain(never, exited("logs", 0).restarting(ownNever, restartAll), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
@@ -252,48 +251,55 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestMarkAgain covers pods whose outcome the admission policy has not decided: it may have been installed since.
-func TestMarkAgain(t *testing.T) {
-	pod := func() *corev1.Pod { return finishedMain(never) }
+// TestRecordLate covers pods whose outcome the admission policy has not decided: it is not installed, or was away.
+func TestRecordLate(t *testing.T) {
 	noMode := stuck(v1alpha1.ReasonNoUsableMode)
-	again := noMode
-	again.Mark = "[proxy]"
+	const recorded, decided = "[proxy] recorded", "[proxy] decided"
 	disruptionTakenBack := func(s *plan.Snapshot) {
 		s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}}
 	}
-	onlyPhase := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
-		return observed(pod(), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, undecided, markedAt(0)}, changes...)...)
+	// notKept is a record that the operator made at the time, and that the pod has not kept.
+	notKept := func(after time.Duration) func(*plan.Snapshot) {
+		return func(s *plan.Snapshot) { s.MarkedAt, s.MarkVersion, s.Pod.ResourceVersion = done.Add(after), "7", "7" }
+	}
+	running := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, withoutPodPhase, undecided}, changes...)...)
+	}
+	ended := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never, exited("proxy", 7)), oneProxy(), append([]func(*plan.Snapshot){undecided}, changes...)...)
 	}
 
 	runScenarios(t, map[string]scenario{
-		"waits after the first mark":    {onlyPhase(), 10 * time.Second, requeued(noMode, 20*time.Second)},
-		"again after 30 s":              {onlyPhase(), 30 * time.Second, requeued(again, 30*time.Second)},
-		"the interval grows":            {onlyPhase(markedAt(2 * minute)), 3 * minute, requeued(noMode, minute)},
-		"the interval has a limit":      {onlyPhase(markedAt(time.Hour)), time.Hour + minute, requeued(noMode, 9*minute)},
-		"for as long as it is stuck":    {onlyPhase(markedAt(time.Hour)), 2 * time.Hour, requeued(again, 10*minute)},
-		"not faster than it may":        {onlyPhase(markAfter(minute)), 50 * time.Second, markWaits(noMode, 10*time.Second)},
-		"not if marks are denied":       {onlyPhase(denying(podPhase)), time.Hour, requeued(noMode, minute)},
-		"not in predictions":            {onlyPhase(assumeMarked), time.Hour, noMode},
-		"if the policy was away":        {onlyPhase(record(v1alpha1.MainsRunning)), time.Hour, requeued(again, 10*minute)},
-		"if a disruption is taken back": {onlyPhase(record(v1alpha1.MainsRunning), disruptionTakenBack), time.Hour, requeued(again, 10*minute)},
-		"not of a disrupted pod":        {onlyPhase(record(v1alpha1.MainsRunning), condition(corev1.DisruptionTarget)), time.Hour, ignored(v1alpha1.ReasonPodDisrupted)},
-		"not of a recorded pod":         {onlyPhase(record(v1alpha1.MainsSucceeded), withoutPodPhase), time.Hour, noMode},
-		"while a mode is in use": {
-			observed(pod(), oneProxy(), undecided, attempted(swap("proxy"))), 30 * time.Second,
-			brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Mark: "[proxy]", Requeue: 30 * time.Second},
-		},
-		"before other writes": {
-			observed(finishedMain(never, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", noImage, mode(podPhase), noFallback), sidecar("proxy")), undecided),
-			time.Hour, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonOutcomeNotDecided, Mark: "[logs proxy]", Requeue: 10 * time.Millisecond},
-		},
-		"after a restart of the operator": {onlyPhase(func(s *plan.Snapshot) { s.MarkedAt = time.Time{} }), 0, requeued(again, 30*time.Second)},
+		"the sidecar runs":               {running(), time.Hour, marking(recorded)},
+		"all containers have ended":      {ended(), 0, marking(decided)},
+		"ended after the record":         {ended(record(v1alpha1.MainsSucceeded)), 0, marking(decided)},
+		"the mark ends the pod":          {observed(finishedMain(never), oneProxy(), ending(v1alpha1.EndPodPhase), undecided), 0, marking("[proxy] PodPhase decided")},
+		"the policy was away":            {running(record(v1alpha1.MainsRunning)), time.Hour, marking(recorded)},
+		"a disruption is taken back":     {running(record(v1alpha1.MainsRunning), disruptionTakenBack), time.Hour, marking(recorded)},
+		"not of a disrupted pod":         {running(condition(corev1.DisruptionTarget)), time.Hour, ignored(v1alpha1.ReasonPodDisrupted)},
+		"disrupted after the record":     {ended(record(v1alpha1.MainsSucceeded), condition(corev1.DisruptionTarget)), 0, marking(decided)},
+		"deleted after the record":       {ended(record(v1alpha1.MainsSucceeded), beingDeleted), 0, marking(decided)},
+		"undeclared after the record":    {ended(record(v1alpha1.MainsSucceeded), func(s *plan.Snapshot) { s.View = resolve.View{} }), 0, marking(decided)},
+		"recorded already":               {running(record(v1alpha1.MainsSucceeded)), time.Hour, noMode},
+		"in predictions":                 {running(assumeMarked), time.Hour, noMode},
+		"denied":                         {running(denying(podPhase)), time.Hour, requeued(noMode, minute)},
+		"must wait":                      {running(markAfter(minute)), 50 * time.Second, markWaits(waits(v1alpha1.ReasonMarking, 0), 10*time.Second)},
+		"not kept: not at once":          {running(notKept(0)), 10 * time.Second, requeued(noMode, 20*time.Second)},
+		"not kept: again after 30 s":     {running(notKept(0)), 30 * time.Second, marking(recorded)},
+		"not kept: the interval grows":   {running(notKept(2 * minute)), 3 * minute, requeued(noMode, minute)},
+		"not kept: the interval's limit": {running(notKept(time.Hour)), time.Hour + minute, requeued(noMode, 9*minute)},
+		"before the CRR of a sidecar":    {observed(finishedMain(never), oneProxy(), undecided), 0, marking(recorded)},
+		"too late":                       {ended(phase(corev1.PodFailed)), 0, ignored(v1alpha1.ReasonDecidedTooLate)},
+		"too late, after the record":     {ended(record(v1alpha1.MainsSucceeded), phase(corev1.PodFailed)), 0, ignored(v1alpha1.ReasonDecidedTooLate)},
+		"not too late: a main failed":    {observed(newPod(never, exited("main", 3), exited("proxy", 7)), oneProxy(), phase(corev1.PodFailed)), 0, ignored(v1alpha1.ReasonPodFinished)},
+		"not too late: disrupted":        {ended(phase(corev1.PodFailed), condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodFinished)},
 	})
 }
 
 // TestUnmark covers marked pods in which no sidecar is declared any more, or no main container is left.
 func TestUnmark(t *testing.T) {
 	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
-		undeclared := func(s *plan.Snapshot) { s.View.Sidecars = nil }
+		undeclared := func(s *plan.Snapshot) { s.View = resolve.View{Mains: []string{"main", "proxy"}} }
 		return observed(newPod(never, running("main"), running("proxy")), oneProxy(), append([]func(*plan.Snapshot){undeclared}, changes...)...)
 	}
 	declareAll := func(s *plan.Snapshot) {

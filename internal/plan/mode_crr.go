@@ -98,7 +98,7 @@ func (p podPlan) markStopped(decision *Decision) {
 	if !p.canMark() {
 		return
 	}
-	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR})}
+	decision.Writes = []Write{p.marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndCRR})}
 	decision.Message = "OpenKruise has stopped sidecars; marking the pod as ended: " + strings.Join(containers(p.open), ", ")
 }
 

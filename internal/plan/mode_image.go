@@ -242,5 +242,5 @@ func (p podPlan) markSwapped(decision *Decision) {
 		slices.ContainsFunc(p.open, func(sidecar resolve.Sidecar) bool { return !waits(sidecar) }) || !p.canMark() {
 		return
 	}
-	decision.Writes = []Write{marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndWaiting})}
+	decision.Writes = []Write{p.marks(Mark{IgnoredExitCodes: p.wantedMark().IgnoredExitCodes, End: v1alpha1.EndWaiting})}
 }

@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +26,7 @@ const (
 // whyNotPodPhase returns why the pod's phase cannot end the sidecar, or the zero value.
 func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 	limit := s.maxGrace(sidecar)
+	_, denied := s.Denied[v1alpha1.ModePodPhase]
 	switch {
 	case s.Node == NodeVirtual:
 		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
@@ -39,18 +39,10 @@ func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 	case graceSeconds(s.Pod) > int64(limit/time.Second):
 		return unusable{v1alpha1.ReasonGracePeriodTooLong, fmt.Sprintf("the pod's terminationGracePeriodSeconds is %d, more than the %d that mode PodPhase allows here: "+
 			"with a terminal phase, the pod would not count for quotas while its sidecars run", graceSeconds(s.Pod), int64(limit/time.Second))}
-	case !s.outcomeDecided():
-		return unusable{v1alpha1.ReasonOutcomeNotDecided, "admission policy sidecar-termination-outcome does not decide the pod's outcome; install it, see kubectl sidecar-termination check"}
-	case !s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && !s.recorded() && !s.mayBeRecorded():
-		return unusable{v1alpha1.ReasonOutcomeNotDecided, "the pod was disrupted or its deadline had passed before its main containers had succeeded"}
+	case !denied && !s.outcomeDecided():
+		return unusable{v1alpha1.ReasonMarking, "the pod has lost its mark, and was marked too often in a short time"}
 	}
 	return s.denied(v1alpha1.ModePodPhase)
-}
-
-// mayBeRecorded reports whether the operator records that the containers that count have succeeded, or whether one of them is a sidecar
-// that has not ended.
-func (s *situation) mayBeRecorded() bool {
-	return slices.ContainsFunc(s.open, respected) || s.recordsItself() && s.countingSucceeded()
 }
 
 // maxGrace is the longest grace period of a pod whose phase ends the sidecar.
@@ -76,10 +68,10 @@ func (p podPlan) phaseAction(plans []sidecarPlan) Write {
 	mark.End = v1alpha1.EndPodPhase
 	if p.outcome() == corev1.PodFailed {
 		mark.End = v1alpha1.EndFailed
-	} else {
-		mark.Succeeded = p.recordsItself()
 	}
-	return Write{Mode: v1alpha1.ModePodPhase, Attempt: 1, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
+	write := p.marks(mark)
+	write.Attempt, write.Containers, write.Timeout = 1, containersOf(plans), p.timeout(plans, 1)
+	return write
 }
 
 // waitBeforePhase returns why the pod cannot end by its phase yet, or nil. The phase ends every container of the pod, so each
@@ -128,7 +120,7 @@ func (s *situation) phaseFailed() string {
 	if HasTerminalPhase(s.Pod) {
 		return ""
 	}
-	return fmt.Sprintf("the pod was marked to end by its phase, which is still %s; check that admission policy sidecar-termination-outcome is installed", s.Pod.Status.Phase)
+	return fmt.Sprintf("the pod was marked to end by its phase, which is still %s", s.Pod.Status.Phase)
 }
 
 // endsByPhase reports whether the pod has a terminal phase of mode PodPhase and a regular container still runs.

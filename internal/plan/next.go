@@ -29,7 +29,6 @@ func (s *situation) applyRules() Decision {
 
 // complete adds what every decision has, whatever rule it comes from.
 func (s *situation) complete(d Decision) Decision {
-	s.askAgain(&d)
 	if len(s.Denied) > 0 {
 		s.lookAgain(s.untilDeniedAgain(d.Stage))
 	}
@@ -62,11 +61,12 @@ var rules = []func(*situation) *Decision{
 	podUnprocessable,
 	restartPolicyAlways,
 	mirrorPod,
+	markPod,
+	decidedTooLate,
 	noSidecar,
 	podFinished,
 	noMainContainer,
 	podNotScheduled,
-	markPod,
 	podDeleted,
 	podDisrupted,
 	invalidAnnotation,
@@ -200,9 +200,7 @@ func noSidecar(s *situation) *Decision {
 	if len(s.View.Sidecars) > 0 {
 		return nil
 	}
-	decision := ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
-	decision.Writes = s.unmark()
-	return decision
+	return ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
 }
 
 // invalidAnnotation stops at a pod whose past attempts cannot be read.
@@ -214,6 +212,21 @@ func invalidAnnotation(s *situation) *Decision {
 		Stage: StageStuck, Reason: v1alpha1.ReasonInvalidAnnotation,
 		Message: s.InvalidAnnotation + "; remove or correct the annotation, the operator leaves the pod alone until then",
 	}
+}
+
+// decidedTooLate ignores a pod that reads Failed although its main containers have succeeded: admission policy sidecar-termination-outcome was
+// not at work, and the kubelet was faster than the operator.
+func decidedTooLate(s *situation) *Decision {
+	if s.Pod.Status.Phase != corev1.PodFailed || !IsMarked(s.Pod) {
+		return nil
+	}
+	before := *s.Pod
+	before.Status.Phase = corev1.PodRunning
+	if _, phase := DecideOutcome(&before, s.Pod); phase != corev1.PodSucceeded {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonDecidedTooLate, "main containers have succeeded, but the kubelet had reported phase Failed before the operator "+
+		"could decide the outcome, and admission policy sidecar-termination-outcome did not")
 }
 
 // podFinished ignores a pod with a terminal phase, unless the pod was ended by its phase and a container still runs.
@@ -233,7 +246,6 @@ func noMainContainer(s *situation) *Decision {
 		Reason: v1alpha1.ReasonNoMainContainer,
 		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared",
 			strings.Join(containers(s.View.Sidecars), ", ")),
-		Writes: s.unmark(),
 	}
 }
 

@@ -3,7 +3,7 @@
 package plan
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -14,34 +14,76 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// markPod marks a pod before its main containers are done, and again when the marks change. A pod that is found late is
-// recorded by the same write.
+// markPod marks a pod before its main containers are done, and again when the mark changes or nothing declares a sidecar any more. Its write
+// also carries what the admission policy should have recorded and decided, and has not: the policy is not installed, was away, or
+// could not know. Where it is at work, each write of the status has its decision, and nothing is left.
 func markPod(s *situation) *Decision {
 	mark := s.wantedMark()
-	if s.AssumeMarked || HasTerminalPhase(s.Pod) || s.recorded() || s.isCurrent(mark) {
+	if !s.mayNeed(mark) {
+		return nil
+	}
+	write, current := s.marks(mark), s.isCurrent(mark)
+	if current && write.Mark.Record == "" {
 		return nil
 	}
 	if !s.canMark() {
 		return s.waitToMark()
 	}
-	decision := &Decision{
-		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, Writes: []Write{marks(mark)},
-		Message: fmt.Sprintf("marking the pod, so that exit codes of these containers do not count: %s", strings.Join(mark.IgnoredExitCodes, ", ")),
+	if wait := s.untilRecordedAgain(); current && wait > 0 {
+		s.lookAgain(wait)
+		return nil
 	}
+	decision := s.explainMark(*write.Mark)
+	decision.Writes = []Write{write}
 	for _, sidecar := range s.View.Sidecars {
 		// A pod that ends by its phase may end without another decision.
-		if substitution := s.substitution(sidecar, s.fallbackChain(sidecar), history{}); substitution != nil && mark.End != "" {
+		if substitution := s.substitution(sidecar, s.fallbackChain(sidecar), history{}); substitution != nil && write.Mark.End != "" {
 			decision.Substitutions = append(decision.Substitutions, *substitution)
 		}
 	}
 	return decision
 }
 
-// wantedMark is the mark that the pod should have now.
+// mayNeed reports whether the pod may need the mark, or a record: not if every exit code counts already.
+func (s *situation) mayNeed(mark Mark) bool {
+	return !s.AssumeMarked && !HasTerminalPhase(s.Pod) && s.Pod.Spec.NodeName != "" && (len(mark.IgnoredExitCodes) > 0 || MarkDecides(s.Pod))
+}
+
+// explainMark returns the decision to write the mark, without the write.
+func (s *situation) explainMark(mark Mark) *Decision {
+	decision := &Decision{Stage: StageWaiting, Reason: v1alpha1.ReasonMarking}
+	switch undeclared := cmp.Or(noSidecar(s), noMainContainer(s)); {
+	case mark.Record != "":
+		decision.Stage = StageTerminating
+		decision.Message = "main containers have succeeded; recording it, because admission policy sidecar-termination-outcome has not"
+	case len(mark.IgnoredExitCodes) > 0:
+		decision.Message = "marking the pod, so that exit codes of these containers do not count: " + strings.Join(mark.IgnoredExitCodes, ", ")
+	case undeclared != nil:
+		return undeclared
+	default:
+		decision.Message = "marking the pod, so that the exit code of every container counts"
+	}
+	return decision
+}
+
+// marks returns the write of a mark that ends no sidecar, with what the admission policy would record and decide by it.
+func (s *situation) marks(mark Mark) Write {
+	if s.recordsItself() && s.countingSucceeded() && (mark.End == v1alpha1.EndPodPhase || !s.mayRestartAll()) && !MainsRecorded(s.Pod) {
+		mark.Record = v1alpha1.MainsSucceeded
+	}
+	record, phase := DecideOutcome(s.Pod, mark.written(s.Pod))
+	if phase != s.Pod.Status.Phase || record == v1alpha1.MainsSucceeded && !MainsRecorded(s.Pod) {
+		mark.Record = record
+	}
+	return Write{Mode: v1alpha1.ModePodPhase, Mark: &mark}
+}
+
+// wantedMark is the mark that the pod should have now. Once the main containers have succeeded, it does not change.
 func (s *situation) wantedMark() Mark {
-	// The policy answers a first mark. Without its answer, a record would only look as if the outcome was decided.
-	answered := IsMarked(s.Pod) && !OutcomeUndecided(s.Pod)
-	mark := Mark{Succeeded: answered && s.recordsItself() && s.countingSucceeded() && !s.mayRestartAll()}
+	if MainsRecorded(s.Pod) {
+		return Mark{IgnoredExitCodes: IgnoredExitCodes(s.Pod), End: ownValue(s.Pod, v1alpha1.AnnotationEnd)}
+	}
+	var mark Mark
 	for _, sidecar := range s.View.Sidecars {
 		if !respected(sidecar) {
 			mark.IgnoredExitCodes = append(mark.IgnoredExitCodes, sidecar.Container)
@@ -50,6 +92,9 @@ func (s *situation) wantedMark() Mark {
 	mark.End = s.endInAdvance()
 	if s.JobUnreadable && IsMarked(s.Pod) {
 		s.keepInjected(&mark)
+	}
+	if len(s.View.Mains) == 0 || len(mark.IgnoredExitCodes) == 0 {
+		return Mark{} // every exit code counts
 	}
 	return mark
 }
@@ -84,9 +129,6 @@ func (s *situation) endInAdvance() string {
 func (s *situation) permittedExits() string {
 	if !s.restarts() {
 		return ""
-	}
-	if current := markedInAdvance(s.Pod); OutcomeUndecided(s.Pod) && current != v1alpha1.EndPodPhase {
-		return current // nobody reads it
 	}
 	switch {
 	case s.Node == NodeUnknown, len(s.Pod.Spec.ResourceClaims) > 0, slices.ContainsFunc(s.View.Sidecars, s.phaseCannotEnd):
@@ -152,61 +194,19 @@ func (s *situation) waitToMark() *Decision {
 	}
 }
 
-// unmark takes the mark back where nothing declares a sidecar, or everything, any more. It returns nothing if the mark decides nothing.
-func (s *situation) unmark() []Write {
-	if s.AssumeMarked || s.JobUnreadable || !MarkDecides(s.Pod) || !s.canMark() {
-		return nil
-	}
-	return []Write{marks(Mark{})}
-}
-
 // MarkDecides reports whether the pod's mark can still decide its outcome.
 func MarkDecides(pod *corev1.Pod) bool {
-	decides := len(IgnoredExitCodes(pod)) > 0 || MarkedToEnd(pod)
-	return decides && pod.DeletionTimestamp == nil && !MainsRecorded(pod) && !HasTerminalPhase(pod)
+	mayRecord := pod.DeletionTimestamp == nil && (len(IgnoredExitCodes(pod)) > 0 || MarkedToEnd(pod))
+	return !HasTerminalPhase(pod) && (mayRecord || MainsRecorded(pod))
 }
 
-// answerLag is how soon the answer of the admission policy is seen.
-const answerLag = 10 * time.Millisecond
-
-// askAgain repeats the mark of a pod whose outcome the admission policy should have decided: it may not have been installed when the main
-// containers ended, or a disruption was taken back. Other writes follow the answer, which may end the pod. A repetition that changes
-// nothing is followed by others at growing intervals.
-func (s *situation) askAgain(decision *Decision) {
-	if s.AssumeMarked || !IsMarked(s.Pod) || decision.Stage != StageStuck && decision.Stage != StageTerminating || !s.unanswered() || !s.canMark() {
-		return
+// untilRecordedAgain returns the wait before a record is repeated that the pod has not kept. It grows with the time since the main containers
+// ended.
+func (s *situation) untilRecordedAgain() time.Duration {
+	if s.MarkVersion == "" || s.MarkVersion != s.Pod.ResourceVersion {
+		return 0
 	}
-	if wait := s.MarkedAt.Add(s.untilMarkedAgain(s.MarkedAt)).Sub(s.now); wait > 0 && !s.missed() {
-		s.lookAgain(wait)
-		return
-	}
-	s.lookAgain(s.untilMarkedAgain(s.now))
-	if len(decision.Writes) > 0 {
-		s.lookAgain(answerLag)
-		if decision.Stage == StageTerminating {
-			decision.Reason = v1alpha1.ReasonMarking
-			decision.Message = "main containers are done, and admission policy sidecar-termination-outcome has not decided the outcome; repeating the mark first"
-		}
-	}
-	decision.Writes = []Write{marks(s.wantedMark())}
-}
-
-// unanswered reports whether the admission policy has not decided what it should have decided by now.
-func (s *situation) unanswered() bool {
-	if s.mainsDone.IsZero() || HasTerminalPhase(s.Pod) {
-		return false
-	}
-	return OutcomeUndecided(s.Pod) || !s.recorded() && !s.recordsItself() && s.countingSucceeded()
-}
-
-// missed reports whether the admission policy was at work before the main containers ended, and was not asked since.
-func (s *situation) missed() bool {
-	return !OutcomeUndecided(s.Pod) && s.MarkedAt.Before(s.drainsSince())
-}
-
-// untilMarkedAgain returns the wait after a mark: as long as the main containers had been done.
-func (s *situation) untilMarkedAgain(marked time.Time) time.Duration {
-	return min(max(marked.Sub(s.drainsSince()), retryInterval), maxRetryInterval)
+	return s.MarkedAt.Add(min(max(s.MarkedAt.Sub(s.drainsSince()), retryInterval), maxRetryInterval)).Sub(s.now)
 }
 
 // A write that was denied is tried again after deniedRetry if another mode replaced it. On a stuck pod the wait grows with the time since its
@@ -230,27 +230,14 @@ func (s *situation) untilDeniedAgain(stage Stage) time.Duration {
 	return min(max(waited, minDeniedRetry), maxDeniedRetry)
 }
 
-// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
+// isCurrent reports whether the pod has the mark.
 func (s *situation) isCurrent(mark Mark) bool {
-	if !IsMarked(s.Pod) {
-		return len(mark.IgnoredExitCodes) == 0
-	}
-	return slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
-		markedInAdvance(s.Pod) == mark.End && !mark.Succeeded
+	return IsMarked(s.Pod) && slices.Equal(IgnoredExitCodes(s.Pod), mark.IgnoredExitCodes) &&
+		ownValue(s.Pod, v1alpha1.AnnotationEnd) == mark.End
 }
 
-// recorded is MainsRecorded, or what it will be.
-func (s *situation) recorded() bool {
-	return MainsRecorded(s.Pod) || s.AssumeMarked && s.countingSucceeded()
-}
-
-// outcomeDecided reports whether the admission policy decides the pod's outcome, as far as is known. The mark of a pod will show it.
-func (s *situation) outcomeDecided() bool {
-	if IsMarked(s.Pod) {
-		return !OutcomeUndecided(s.Pod)
-	}
-	return s.AssumeMarked || s.mayMark()
-}
+// outcomeDecided reports whether the pod is or can be marked, so that its outcome is that of its main containers.
+func (s *situation) outcomeDecided() bool { return IsMarked(s.Pod) || s.AssumeMarked || s.mayMark() }
 
 // undisturbed reports whether nobody has begun to end the pod. The kubelet then still starts containers.
 func undisturbed(pod *corev1.Pod) bool {

@@ -155,7 +155,7 @@ func TestSidecarHasEnded(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := finishedMain(test.policy, test.proxy)
-			decision := plan.Next(observed(pod, oneProxy()), done)
+			decision := plan.Next(observed(pod, oneProxy(), assumeMarked), done)
 			if ended := decision.Stage == plan.StageTerminated; ended != test.ended {
 				t.Errorf("ended: got %t, want %t (%s)", ended, test.ended, decision.Message)
 			}

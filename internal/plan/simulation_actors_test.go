@@ -292,7 +292,13 @@ func (k *kubelet) died(p *process, code int32) {
 		callback()
 	}
 	k.m.after(k.m.between(10*time.Millisecond, 100*time.Millisecond), func() { k.sync(); k.report() })
+	k.m.after(relist, k.report)
 }
+
+// relist is how long after the report of a container's exit a kubelet reports the phase that follows from it: it looks for containers that
+// still run before (mergePodStatus in pkg/kubelet/status/status_manager.go). It reports both at once if it ends the pod itself, and so does a
+// provider of virtual nodes.
+const relist = time.Second
 
 // phase is the pod's phase according to the kubelet.
 func (k *kubelet) phase() corev1.PodPhase {
@@ -310,6 +316,9 @@ func (k *kubelet) phase() corev1.PodPhase {
 			return corev1.PodRunning
 		}
 		failed = failed || p.code != 0
+		if k.m.now.Before(p.ended.Add(relist)) && !k.m.scenario.virtual && k.killed == "" {
+			return corev1.PodRunning
+		}
 	}
 	// A phase that the kubelet computed itself is final, unless it finds another terminal one in the API.
 	k.terminal = corev1.PodSucceeded

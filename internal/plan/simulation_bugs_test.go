@@ -26,8 +26,9 @@ type bug struct {
 	decides func(plan.Snapshot, *plan.Decision)
 	// policy changes what the admission policy makes of a written pod.
 	policy func(old, written, result *corev1.Pod)
-	// unconditional leaves out the precondition of patches, and withoutUID the pod's UID in marks.
-	unconditional, withoutUID bool
+	// unconditional leaves out the precondition of patches, withoutUID the pod's UID in marks, and unguarded the admission policy that keeps
+	// a terminal phase.
+	unconditional, withoutUID, unguarded bool
 	// believes reports whether OpenKruise's denial counts so long after the end of the main container, by the node's clock.
 	believes func(sinceEnd time.Duration) bool
 }
@@ -50,6 +51,11 @@ func withoutMark(drop func(plan.Snapshot, *plan.Mark) bool) bug {
 	}}
 }
 
+// isRuled reports whether the admission policy leaves the record to the operator.
+func isRuled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+}
+
 func withoutRequeue(drop func(plan.Snapshot) bool) bug {
 	return bug{decides: func(s plan.Snapshot, d *plan.Decision) {
 		if drop(s) {
@@ -59,7 +65,7 @@ func withoutRequeue(drop func(plan.Snapshot) bool) bug {
 }
 
 func (b bug) none() bool {
-	return b.sees == nil && b.decides == nil && b.policy == nil && b.believes == nil && !b.unconditional && !b.withoutUID
+	return b.sees == nil && b.decides == nil && b.policy == nil && b.believes == nil && !b.unconditional && !b.withoutUID && !b.unguarded
 }
 
 // bugs are what the simulation must find by what happens to the pod, without a look at the decisions.
@@ -73,11 +79,16 @@ var bugs = map[string]bug{
 	"acts on disturbed pods": {sees: func(s *plan.Snapshot) {
 		s.Pod.DeletionTimestamp, s.Pod.Status.Reason, s.Pod.Status.Conditions = nil, "", nil
 	}},
-	"believes that every outcome is decided": {sees: func(s *plan.Snapshot) {
-		if isUndecided(s.Pod) {
-			record(v1alpha1.MainsRunning)(s)
+	"decides nothing that the admission policy has not": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		if isMarked(s.Pod) && !isRuled(s.Pod) {
+			m.Record = ""
 		}
-	}},
+	}),
+	"records what the admission policy has not, and does not decide": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		if m.Record == v1alpha1.MainsDecided {
+			m.Record = v1alpha1.MainsSucceeded
+		}
+	}),
 	"takes a virtual node for one with a kubelet": {sees: func(s *plan.Snapshot) { s.Node = plan.NodeReal }},
 	"takes the end of a CRR for the end of its containers": {sees: func(s *plan.Snapshot) {
 		for _, attempt := range s.Attempts {
@@ -92,12 +103,12 @@ var bugs = map[string]bug{
 		}
 	}},
 	"ends in advance although a sidecar drains": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.End = v1alpha1.EndPodPhase }),
-	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = true }),
-	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = false }),
+	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Record = v1alpha1.MainsSucceeded }),
+	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Record = "" }),
 	"ends every pod as if it had succeeded": {decides: func(_ plan.Snapshot, d *plan.Decision) {
 		for i := range d.Writes {
 			if mark := d.Writes[i].Mark; mark != nil {
-				mark.End, mark.Succeeded = v1alpha1.EndPodPhase, true
+				mark.End, mark.Record = v1alpha1.EndPodPhase, v1alpha1.MainsDecided
 			}
 		}
 	}},
@@ -126,9 +137,6 @@ var bugs = map[string]bug{
 			s.MarkAfter = done.Add(forever)
 		}
 	}},
-	"asks again only if the admission policy has never answered": withoutMark(func(s plan.Snapshot, m *plan.Mark) bool {
-		return recordOf(s.Pod) != "" && ownValue(s.Pod, v1alpha1.AnnotationEnd) == m.End && slices.Equal(plan.IgnoredExitCodes(s.Pod), m.IgnoredExitCodes)
-	}),
 	"lets a restarted sidecar end a pod on a virtual node": ofMark(func(s plan.Snapshot, m *plan.Mark) {
 		if s.Node == plan.NodeVirtual && m.End == v1alpha1.EndExited {
 			m.End = v1alpha1.EndWaiting
@@ -179,7 +187,8 @@ var bugs = map[string]bug{
 			result.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsSucceeded)
 		}
 	}},
-	"admission: a terminal phase is not final": {policy: func(_, written, result *corev1.Pod) { result.Status.Phase = written.Status.Phase }},
+	"admission: a terminal phase is not final":  {unguarded: true, policy: func(_, written, result *corev1.Pod) { result.Status.Phase = written.Status.Phase }},
+	"admission: nothing keeps a terminal phase": {unguarded: true},
 	"admission: does not restore the mark": {policy: func(_, written, result *corev1.Pod) {
 		result.Labels = written.Labels
 		for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd} {

@@ -109,18 +109,20 @@ func (m *model) crrsChanged() {
 	m.operator.crrsChanged()
 }
 
-// writeStatus writes to pods/status, where the admission policy decides.
+// writeStatus writes to pods/status, where one admission policy decides, and another keeps a terminal phase.
 func (m *model) writeStatus(change func(*corev1.Pod)) {
 	m.written = m.now
 	m.write(func(pod *corev1.Pod) {
 		change(pod)
-		if m.during(m.scenario.away) {
-			return
+		if !m.during(m.scenario.away) {
+			written := pod.DeepCopy()
+			*pod = *decide(m.pod, written)
+			if m.bug.policy != nil {
+				m.bug.policy(m.pod, written, pod)
+			}
 		}
-		written := pod.DeepCopy()
-		*pod = *decide(m.pod, written)
-		if m.bug.policy != nil {
-			m.bug.policy(m.pod, written, pod)
+		if isMarked(m.pod) && isTerminal(m.pod) && pod.Status.Phase != m.pod.Status.Phase && !m.bug.unguarded {
+			*pod = *m.pod // admission policy sidecar-termination-phase denies the write
 		}
 	})
 }
@@ -163,7 +165,7 @@ func (m *model) checkWrite(before, after *corev1.Pod) {
 		m.fail("the pod ends before a main container is done, or while a sidecar drains")
 	case isTerminal(before) && after.Status.Phase != before.Status.Phase:
 		m.fail("phase %s becomes %s", before.Status.Phase, after.Status.Phase)
-	case isRecorded(before) && (!isRecorded(after) || after.Status.Phase == corev1.PodFailed):
+	case isRecorded(before) && !m.during(m.scenario.away) && (!isRecorded(after) || after.Status.Phase == corev1.PodFailed):
 		m.fail("the record that the main container has succeeded is taken back")
 	case isRecorded(after) && !isRecorded(before) && !m.succeeded():
 		m.fail("the pod is recorded although a container that counts has not exited 0")
@@ -294,7 +296,7 @@ func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
 	if m.during(m.scenario.deniesMarks) {
 		return denied
 	}
-	if (mark.Succeeded || mark.End == v1alpha1.EndFailed) && m.isStale(read) {
+	if (mark.Record != "" || mark.End == v1alpha1.EndFailed) && m.isStale(read) {
 		return conflict
 	}
 	if mark.End == v1alpha1.EndCRR {
@@ -315,6 +317,9 @@ func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
 		}
 		if mark.End != "" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodConditionSidecarTerminated }) {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse})
+		}
+		if mark.Record == v1alpha1.MainsDecided {
+			pod.Status.Phase = corev1.PodSucceeded
 		}
 		if mark.End == v1alpha1.EndFailed {
 			pod.Status.Phase = corev1.PodFailed
@@ -452,7 +457,7 @@ func (o *operator) snapshot() plan.Snapshot {
 	s := plan.Snapshot{
 		Pod: o.seen, Node: plan.NodeReal, Kubelet: plan.Kubelet{Version: "v1.36.0"},
 		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise},
-		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarkAfter: o.markAfter(), MarkedAt: o.markedAt,
+		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarkAfter: o.markAfter(), MarkedAt: o.markedAt, MarkVersion: fmt.Sprint(o.markVersion),
 	}
 	s.View, s.JobUnreadable = o.m.view(), o.m.during(scenario.unreadable)
 	if s.JobUnreadable {

@@ -260,22 +260,33 @@ func simulations() map[string]simulation {
 		"kubelet sees the decision of a natural end late":  {policy: never, sidecars: one(rude), kruise: true, interruptedFor: 3 * minute, want: succeeded, maxWrites: 2, smooth: true},
 		"kubelet restarts a sidecar until it sees the end": {policy: onFailure, sidecars: one(rude), kruise: true, interruptedFor: minute, want: succeeded, maxWrites: 2, smooth: true},
 
-		// The admission policy is not installed.
-		"not decided: the image":                          {policy: never, sidecars: one(rude), away: always, want: succeeded, alone: true, maxWrites: 3, smooth: true},
-		"not decided, Kruise: the image":                  {policy: never, sidecars: one(rude), kruise: true, away: always, want: succeeded, alone: true, maxWrites: 2, smooth: true},
-		"not decided, Kruise, no image: exit 7 counts":    {policy: never, sidecars: one(rude, noImage), kruise: true, away: always, want: failed, maxWrites: 2, smooth: true},
-		"not decided, sidecar fails first":                {policy: never, sidecars: one(crashing), kruise: true, away: always, want: failed, maxWrites: 1, smooth: true},
-		"not decided, restart rules":                      {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, away: always, want: succeeded, alone: true, maxWrites: 2, smooth: true},
-		"not decided, declared PodPhase: stuck":           {policy: never, sidecars: one(rude, mode(podPhase), noFallback), away: always, stuck: v1alpha1.ReasonOutcomeNotDecided, maxWrites: 2},
-		"not decided, failed main, only the phase":        {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), away: always, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 2},
-		"decided from ten minutes on: marked again":       {policy: never, sidecars: one(rude, mode(podPhase), noFallback), away: until(10 * minute), want: succeeded, maxWrites: 4, smooth: true},
-		"the policy is away when the main ends":           {policy: never, sidecars: one(rude), away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 6},
-		"the policy is away when the main ends, no image": {policy: never, sidecars: one(rude, noImage), away: span{-10 * time.Second, 10 * minute}, want: succeeded, maxWrites: 4},
-		"marks are denied at first":                       {policy: never, sidecars: one(crashing), deniesMarks: until(-10 * time.Second), want: succeeded, maxWrites: 1, smooth: true},
-		"marks are denied until the main has ended":       {policy: onFailure, sidecars: one(rude, noImage), deniesMarks: until(5 * minute), want: succeeded, maxWrites: 3, smooth: true},
-		"decided from before the end of the main on":      {policy: never, sidecars: one(rude), away: until(-5 * time.Second), want: succeeded, maxWrites: 4, smooth: true},
-		"marks are denied: the image":                     {policy: never, sidecars: one(rude), kruise: true, deniesMarks: always, want: succeeded, alone: true, maxWrites: 1, smooth: true},
-		"not decided, virtual node that forgets the mark": {policy: never, sidecars: one(rude), virtual: true, forgetful: true, away: always, want: succeeded, alone: true, maxWrites: 12, smooth: true},
+		// The admission policy is not installed, or goes. The operator decides, if it is quick.
+		"not decided: the phase":                            {policy: never, sidecars: one(rude), away: always, want: succeeded, maxWrites: 2, smooth: true},
+		"not decided, OnFailure: the phase":                 {policy: onFailure, sidecars: one(deaf), away: always, want: succeeded, maxWrites: 2, smooth: true},
+		"not decided, Kruise":                               {policy: never, sidecars: one(rude), kruise: true, away: always, want: succeeded, maxWrites: 4, smooth: true},
+		"not decided, Kruise, OnFailure":                    {policy: onFailure, sidecars: one(rude), kruise: true, away: always, want: succeeded, maxWrites: 4},
+		"not decided, Kruise, Respect":                      {policy: never, sidecars: one(rude, respect), kruise: true, away: always, want: failed, maxWrites: 1},
+		"not decided, sidecar fails first":                  {policy: never, sidecars: one(crashing), kruise: true, away: always, want: succeeded, maxWrites: 2, smooth: true},
+		"not decided, sidecar fails first, OnFailure":       {policy: onFailure, sidecars: one(crashing), away: always, want: succeeded, maxWrites: 3, smooth: true},
+		"not decided, drain":                                {policy: never, sidecars: drains(), away: always, want: succeeded, maxWrites: 4, smooth: true},
+		"not decided, drain, Kruise":                        {policy: onFailure, sidecars: drains(), kruise: true, away: always, want: succeeded, maxWrites: 6},
+		"not decided, restart rules":                        {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, away: always, want: succeeded, maxWrites: 4, smooth: true},
+		"not decided, declared PodPhase":                    {policy: never, sidecars: one(rude, mode(podPhase), noFallback), away: always, want: succeeded, maxWrites: 2, smooth: true},
+		"not decided, failed main, only the phase":          {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), away: always, want: failed, maxWrites: 2, smooth: true},
+		"not decided, deleted in a drain":                   {policy: never, sidecars: one(rude, drain(minute)), away: always, disturbance: deletion, disturbed: 20 * time.Second, want: succeeded, maxWrites: 3},
+		"not decided, found late":                           {policy: never, sidecars: one(rude), lateBy: minute, away: always, want: succeeded, maxWrites: 2, smooth: true},
+		"not decided, virtual node":                         {policy: never, sidecars: one(polite), virtual: true, away: always, want: succeeded, alone: true, maxWrites: 5, smooth: true},
+		"not decided, virtual node that forgets the mark":   {policy: never, sidecars: one(rude), virtual: true, forgetful: true, away: always, want: succeeded, alone: true, maxWrites: 12, smooth: true},
+		"not decided, nothing is declared after the record": {policy: never, sidecars: one(rude, drain(2*minute)), edits: []edit{{20 * time.Second, nil}}, endThemselves: true, away: always, want: succeeded, maxWrites: 3},
+		"the policy goes when the main has ended":           {policy: never, sidecars: drains(), kruise: true, away: span{3 * time.Second, forever}, want: succeeded, maxWrites: 6},
+		"the policy goes when the pod has finished":         {policy: never, sidecars: one(rude), away: span{15 * time.Second, forever}, want: succeeded, maxWrites: 1, smooth: true},
+		"the policy is away when the main ends":             {policy: never, sidecars: one(rude), away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 2, smooth: true},
+		"the policy is away when the main ends, Kruise":     {policy: onFailure, sidecars: one(rude), kruise: true, away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 4},
+		"the policy comes when the pod has finished":        {policy: never, sidecars: one(rude), away: until(10 * minute), want: succeeded, maxWrites: 2, smooth: true},
+		"marks are denied at first":                         {policy: never, sidecars: one(crashing), deniesMarks: until(-10 * time.Second), want: succeeded, maxWrites: 1, smooth: true},
+		"marks are denied until the main has ended":         {policy: onFailure, sidecars: one(rude, noImage), deniesMarks: until(5 * minute), want: succeeded, maxWrites: 3, smooth: true},
+		"the policy comes before the end of the main":       {policy: never, sidecars: one(rude), away: until(-5 * time.Second), want: succeeded, maxWrites: 1, smooth: true},
+		"marks are denied: the image":                       {policy: never, sidecars: one(rude), kruise: true, deniesMarks: always, want: succeeded, alone: true, maxWrites: 1, smooth: true},
 
 		// Nodes.
 		"virtual node: the image":                         {policy: never, sidecars: one(deaf), virtual: true, want: succeeded, maxWrites: 2, smooth: true},
@@ -508,7 +519,9 @@ func (m *model) judge() {
 			m.fail("%s has left exit code %d", p.name, p.code)
 		}
 	}
-	if m.pod.Status.Phase != s.want {
+	// A slow operator may decide too late, and so does each where a kubelet ends the pod. It then says so.
+	slow := s.away != span{} && (s.stale || s.crashes || s.disturbance != "") && last.Reason == v1alpha1.ReasonDecidedTooLate
+	if m.pod.Status.Phase != s.want && !slow {
 		m.fail("the pod reads %s, not %s", m.pod.Status.Phase, s.want)
 	}
 	if len(last.Writes) > 0 || last.Stage != plan.StageTerminated && last.Stage != plan.StageIgnored {
@@ -574,7 +587,7 @@ func TestTranscripts(t *testing.T) {
 		"kruise":        "Never, rude sidecar, Kruise",
 		"failed-main":   "failed main, Kruise",
 		"eviction":      "eviction after the main has ended",
-		"not-decided":   "decided from ten minutes on: marked again",
+		"not-decided":   "not decided, Kruise",
 		"silent-daemon": "silent daemon that recovers: the CRR ends it late",
 		"lost-record":   "forgetful virtual node: different drains",
 	} {

@@ -128,6 +128,8 @@ type Snapshot struct {
 	PhaseSince time.Time
 	// MarkAfter is the earliest time of the pod's next mark, and MarkedAt when the operator marked the pod last. Zero means now, and never.
 	MarkAfter, MarkedAt time.Time
+	// MarkVersion is the resourceVersion that the last mark gave the pod, or empty.
+	MarkVersion string
 	// AssumeMarked decides as if the pod was marked and its outcome recorded. It is set where nothing is written: for DryRun
 	// policies and predictions.
 	AssumeMarked bool
@@ -227,6 +229,3 @@ type Decision struct {
 func (d Decision) Ends() []Write {
 	return slices.DeleteFunc(slices.Clone(d.Writes), func(w Write) bool { return len(w.Containers) == 0 })
 }
-
-// marks returns the write of a mark that ends no sidecar.
-func marks(mark Mark) Write { return Write{Mode: v1alpha1.ModePodPhase, Mark: &mark} }

@@ -32,19 +32,19 @@ func TestLostSwap(t *testing.T) {
 			observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy").swapped()), oneProxy(), onVirtualNode, drainsSince(done)),
 			10 * time.Second, inProgress(50 * time.Second),
 		},
-		"old container ended, new one not started":       {observed(pod(never, ran(7, -minute)), oneProxy(), onVirtualNode), 10 * time.Second, inProgress(late + 50*time.Second)},
-		"old container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped()), oneProxy(), onVirtualNode), 10 * time.Second, inProgress(50 * time.Second)},
-		"the new container has ended":                    {observed(pod(never, ran(0, 2*time.Second)), oneProxy(), onVirtualNode), 10 * time.Second, terminated()},
-		"new container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped().restarted(1)), oneProxy(), onVirtualNode), 10 * time.Second, terminated()},
-		"new container of a never-started sidecar ended": {observed(pod(onFailure, ran(0, 0)), oneProxy(), onVirtualNode), 10 * time.Second, terminated()},
-		"old container failed and will restart":          {observed(pod(onFailure, ran(7, -minute)), oneProxy(), onVirtualNode), 10 * time.Second, inProgress(late + 50*time.Second)},
-		"the new image cannot be pulled":                 {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(), onVirtualNode), 10 * minute, stuck(v1alpha1.ReasonStuck)},
+		"old container ended, new one not started":       {observed(pod(never, ran(7, -minute)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(late + 50*time.Second)},
+		"old container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped()), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(50 * time.Second)},
+		"the new container has ended":                    {observed(pod(never, ran(0, 2*time.Second)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"new container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped().restarted(1)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"new container of a never-started sidecar ended": {observed(pod(onFailure, ran(0, 0)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"old container failed and will restart":          {observed(pod(onFailure, ran(7, -minute)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(late + 50*time.Second)},
+		"the new image cannot be pulled":                 {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(), onVirtualNode, assumeMarked), 10 * minute, stuck(v1alpha1.ReasonStuck)},
 		"the quick-exit image alone does not end a drain": {
 			observed(pod(never, running("proxy").swapped()), oneProxy(drain(minute)), onVirtualNode),
 			10 * time.Second, waits(v1alpha1.ReasonDraining, 50*time.Second),
 		},
 		"mode Image on any node":                              {observed(pod(never, running("proxy").swapped()), oneProxy(mode(image))), 10 * time.Second, inProgress(50 * time.Second)},
-		"mode Image falls back after its deadline":            {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(mode(image)), onDaemonlessNode), 10 * minute, fallingBack(phaseOfProxy)},
+		"mode Image falls back after its deadline":            {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(mode(image)), onDaemonlessNode, assumeMarked), 10 * minute, fallingBack(phaseOfProxy)},
 		"Image is not the first mode: the first mode is used": {observed(pod(never, running("proxy").swapped()), oneProxy(), onDaemonlessNode), 10 * time.Second, terminating(phaseOfProxy)},
 		"another sidecar is swapped at the same time": {
 			observed(finishedMain(never, running("proxy").swapped(), running("other")), sidecarsOf(sidecar("other"), sidecar("proxy")), onVirtualNode),
@@ -55,7 +55,7 @@ func TestLostSwap(t *testing.T) {
 
 func TestLostSwapIsTried(t *testing.T) {
 	pod := finishedMain(never, exited("proxy", 0).swapped().restarted(1))
-	if got := plan.Next(observed(pod, oneProxy(), onVirtualNode), done); got.Tried != image || got.Stage != plan.StageTerminated {
+	if got := plan.Next(observed(pod, oneProxy(), onVirtualNode, assumeMarked), done); got.Tried != image || got.Stage != plan.StageTerminated {
 		t.Errorf("the pod is %s by mode %q", got.Stage, got.Tried)
 	}
 }

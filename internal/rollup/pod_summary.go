@@ -21,8 +21,6 @@ type PodObservation struct {
 	Overrides []resolve.Override
 	// Substitutions are those of the sidecars that the policy declares.
 	Substitutions []plan.Substitution
-	// Undecided is true if no admission policy decides the pod's outcome.
-	Undecided bool
 	// NoTemplate is true if the policy includes injected containers, and the operator may not read the pod's Job.
 	NoTemplate bool
 }
@@ -34,7 +32,7 @@ func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
 type PodSummary struct {
 	matched, waiting, terminating  int32
 	stuck, overridden, substituted podCount
-	undecided, noTemplate          podCount
+	noTemplate                     podCount
 }
 
 // Add adds one pod, which must not have been added before.
@@ -50,9 +48,6 @@ func (s *PodSummary) Add(o PodObservation) {
 			s.stuck.add(o)
 		case plan.StageIgnored, plan.StageTerminated:
 		}
-	}
-	if o.Applies && o.Undecided {
-		s.undecided.add(o)
 	}
 	if o.NoTemplate {
 		s.noTemplate.add(o)

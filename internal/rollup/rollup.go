@@ -63,6 +63,8 @@ type Policy struct {
 	Spec       *v1alpha1.PolicySpec
 	// Invalid is why the policy cannot be acted on, or nil.
 	Invalid error
+	// Unguarded means that the cluster has neither of the admission policies that decide outcomes and keep them.
+	Unguarded bool
 	// PrePull is the progress of pulling its images, or nil while the policy has no prePull.
 	PrePull *prepull.Report
 }
@@ -123,7 +125,7 @@ func conditions(policy Policy, pods PodSummary, terminated int64) []condition {
 	return []condition{
 		ready(policy, pods, terminated),
 		overridden(pods),
-		degraded(pods),
+		degraded(policy, pods),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
 		prePulled(policy),
 	}
@@ -161,11 +163,11 @@ func overridden(pods PodSummary) condition {
 	return c
 }
 
-// degraded reports stuck pods first, then pods whose injected containers are unknown, then those whose outcome is not decided, then
-// those whose sidecars another mode ends.
-func degraded(pods PodSummary) condition {
+// degraded reports stuck pods first, then pods whose injected containers are unknown, then that nothing keeps outcomes, then pods whose
+// sidecars another mode ends.
+func degraded(policy Policy, pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
-	switch stuck, undecided, substituted := pods.stuck, pods.undecided, pods.substituted; {
+	switch stuck, substituted := pods.stuck, pods.substituted; {
 	case stuck.pods > 0:
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
@@ -173,10 +175,9 @@ func degraded(pods PodSummary) condition {
 	case pods.noTemplate.pods > 0:
 		c.reason, c.message = v1alpha1.ReasonJobsForbidden, pods.noTemplate.withOthers(fmt.Sprintf("includeInjected has no effect on pod %s: the operator "+
 			"may not get Jobs; install it with component include-injected, or with the chart's value includeInjected", pods.noTemplate.example.name()))
-	case undecided.pods > 0:
-		c.reason = v1alpha1.ReasonOutcomeNotDecided
-		c.message = fmt.Sprintf("exit codes of sidecars count as in Kubernetes, because admission policy sidecar-termination-outcome has not answered for %d %s %s",
-			undecided.pods, plural(undecided.pods, "pod:", "pods, for example"), undecided.example.name())
+	case policy.Unguarded:
+		c.reason, c.message = v1alpha1.ReasonOutcomeNotDecided, "a kubelet may take back the outcome of a pod, because the cluster has neither of the "+
+			"admission policies sidecar-termination-outcome and sidecar-termination-phase; install them, see kubectl sidecar-termination check"
 	case substituted.pods > 0:
 		first := substituted.example.Substitutions[0]
 		c.reason, c.message = first.Reason, substituted.withOthers(fmt.Sprintf("pod %s: %s", substituted.example.name(), first.Message))

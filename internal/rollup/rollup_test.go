@@ -46,6 +46,8 @@ func policy(changes ...func(*rollup.Policy)) rollup.Policy {
 	return p
 }
 
+func unguarded(p *rollup.Policy) { p.Unguarded = true }
+
 func dryRun(p *rollup.Policy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun }
 
 func invalid(message string) func(*rollup.Policy) {
@@ -78,8 +80,6 @@ func substituted(reason v1alpha1.Reason, message string) func(*rollup.PodObserva
 		o.Substitutions = []plan.Substitution{{Container: "proxy", Reason: reason, Message: message}}
 	}
 }
-
-func undecided(o *rollup.PodObservation) { o.Undecided = true }
 
 func summarize(p rollup.Policy, observations ...rollup.PodObservation) v1alpha1.PolicyStatus {
 	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, summarizePods(observations...), rollup.Tally{}, now)
@@ -136,10 +136,7 @@ func TestConditions(t *testing.T) {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	enforced := ready(v1alpha1.ReasonEnforced, "the policy is enforced")
-	const (
-		none        = "no unfinished pod with restartPolicy Never or OnFailure matches now"
-		notAnswered = "exit codes of sidecars count as in Kubernetes, because admission policy sidecar-termination-outcome has not answered for "
-	)
+	const none = "no unfinished pod with restartPolicy Never or OnFailure matches now"
 
 	tests := map[string]struct {
 		policy       rollup.Policy
@@ -206,21 +203,13 @@ func TestConditions(t *testing.T) {
 			},
 			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
 		},
-		"an undecided outcome: degraded and ready": {
-			policy(), []rollup.PodObservation{
-				seen("b", plan.StageWaiting, undecided), seen("a", plan.StageWaiting, undecided, notApplied),
-				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "other")),
-			},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonOutcomeNotDecided, notAnswered+"1 pod: batch/b")},
+		"nothing keeps outcomes: degraded and ready": {
+			policy(unguarded), []rollup.PodObservation{seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "other"))},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonOutcomeNotDecided, "a kubelet may take back the outcome of a pod, because the cluster has neither of "+
+				"the admission policies sidecar-termination-outcome and sidecar-termination-phase; install them, see kubectl sidecar-termination check")},
 		},
-		"several undecided outcomes: the first by name is reported": {
-			policy(), []rollup.PodObservation{seen("b", plan.StageWaiting, undecided), seen("a", plan.StageTerminating, undecided)},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonOutcomeNotDecided, notAnswered+"2 pods, for example batch/a")},
-		},
-		"stuck pods are reported before undecided outcomes": {
-			policy(), []rollup.PodObservation{
-				seen("a", plan.StageWaiting, undecided), seen("b", plan.StageStuck, undecided, because(v1alpha1.ReasonNoUsableMode, "no mode")),
-			},
+		"stuck pods are reported before that": {
+			policy(unguarded), []rollup.PodObservation{seen("b", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"))},
 			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/b: no mode")},
 		},
 		"stuck pods are reported before unusable modes": {

@@ -57,10 +57,12 @@ func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) 
 			Reason: string(v1alpha1.ModePodPhase), Message: "the sidecars end by the phase of the pod",
 		}}
 	}
-	if mark.End == v1alpha1.EndFailed {
+	switch {
+	case mark.End == v1alpha1.EndFailed:
 		patch.Status.Phase = corev1.PodFailed
-	}
-	if !mark.Succeeded && mark.End != v1alpha1.EndFailed {
+	case mark.Record == v1alpha1.MainsDecided:
+		patch.Status.Phase = corev1.PodSucceeded
+	case mark.Record == "":
 		// The admission policy looks at the pod's status, which changes often while the pod starts.
 		patch.Metadata.ResourceVersion = ""
 	}

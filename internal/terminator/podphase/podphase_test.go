@@ -75,8 +75,9 @@ func TestMarkIsOnePatch(t *testing.T) {
 		"ends as before":      {marked, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
 		"stopped by CRR":      {nil, plan.Mark{End: v1alpha1.EndCRR}, anyVersion + `"sidecartermination.dev/end":"CRR/4a1b",` + ignored + `}},"status":{}}`},
 		"no longer ends":      {marked, plan.Mark{}, anyVersion + `"sidecartermination.dev/end":"",` + ignored + `}},"status":{}}`},
-		"record":              {nil, plan.Mark{Succeeded: true}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
-		"record that ends it": {nil, plan.Mark{Succeeded: true, End: v1alpha1.EndPodPhase}, thisVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":` + condition + `}`},
+		"record":              {nil, plan.Mark{Record: v1alpha1.MainsSucceeded}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
+		"decision":            {nil, plan.Mark{Record: v1alpha1.MainsDecided}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Decided/4a1b"}},"status":{"phase":"Succeeded"}}`},
+		"record that ends it": {nil, plan.Mark{Record: v1alpha1.MainsDecided, End: v1alpha1.EndPodPhase}, thisVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `,"sidecartermination.dev/main-containers":"Decided/4a1b"}},"status":{"phase":"Succeeded",` + condition[1:] + `}`},
 		"phase Failed":        {marked, plan.Mark{End: v1alpha1.EndFailed}, thisVersion + `"sidecartermination.dev/end":"Failed/4a1b",` + ignored + `}},"status":{"phase":"Failed",` + condition[1:] + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
