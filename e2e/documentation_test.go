@@ -201,6 +201,9 @@ func useLocalImages(test *harness.Test, place *docs.Place) {
 		test.Fatal(err)
 	}
 	kustomization := fmt.Sprintf("resources: [../overlays/local]\nimages: [{name: %s, newTag: %q}]\n", repository, tag)
+	if !test.ServesOutcomePolicy() {
+		kustomization += "components: [../components/no-outcome-policy]\n"
+	}
 	if err := place.Write("config/default/kustomization.yaml", kustomization); err != nil {
 		test.Fatal(err)
 	}

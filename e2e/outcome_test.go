@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -24,13 +23,25 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// outcomePolicy is the admission policy that decides outcomes.
-const outcomePolicy = "sidecar-termination-outcome"
+// outcomePolicy is the admission policy that decides outcomes, and phasePolicy the one that keeps them.
+const (
+	outcomePolicy = "sidecar-termination-outcome"
+	phasePolicy   = "sidecar-termination-phase"
+)
+
+// needsOutcomePolicy skips a test of what only the admission policy promises.
+func needsOutcomePolicy(test *harness.Test) {
+	test.Helper()
+	if !test.ServesOutcomePolicy() {
+		test.Skip("Needs an API server of Kubernetes 1.36 or later, which serves MutatingAdmissionPolicies")
+	}
+}
 
 // Marked pods get the outcome of their main containers while the operator is down. Those that end by their phase also complete.
 func TestOperatorDown(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
+	needsOutcomePolicy(test)
 	byPhase, byRequest, others := with(v1alpha1.ModePodPhase), with(v1alpha1.ModeCRR), with(v1alpha1.ModeAuto, drains(3600))
 	byPhase.Name, byRequest.Name, others.Name = "by-phase", "by-request", "others"
 	for _, policy := range []*v1alpha1.SidecarTerminationPolicy{byPhase, byRequest, others} {
@@ -116,13 +127,15 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 	test.Eventually(fmt.Sprintf("%s without a write", quiet), harness.FinishTimeout, func(context.Context) error {
 		before := evaluations(test)
 		wait(test, quiet)
-		if after := evaluations(test); before == 0 || after != before {
-			return fmt.Errorf("the admission policy was evaluated %d times after %d evaluations", after-before, before)
+		if after := evaluations(test); before == 0 && test.ServesOutcomePolicy() || after != before {
+			return fmt.Errorf("an admission policy was evaluated %d times after %d evaluations", after-before, before)
 		}
 		return nil
 	})
-	kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
-	wait(test, quiet)
+	if test.ServesOutcomePolicy() {
+		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+		wait(test, quiet)
+	}
 	test.Recorder.Look(func(seen harness.Seen) {
 		for _, record := range seen.AllPods() {
 			if record.Pod.Status.Phase != corev1.PodSucceeded {
@@ -141,12 +154,14 @@ func wait(test *harness.Test, quiet time.Duration) {
 	}
 }
 
-// evaluations returns how often the API server has evaluated the admission policy. A write without effect shows in nothing else.
+// evaluations returns how often the API server has evaluated the admission policy that decides outcomes, and how often the one that keeps them has
+// denied a write. A write without effect shows in nothing else.
 func evaluations(test *harness.Test) int {
 	test.Helper()
 	count := 0.0
 	for line := range strings.Lines(kubectl(test, "get", "--raw", "/metrics")) {
-		if strings.HasPrefix(line, "apiserver_mutating_admission_policy_check_total{") && strings.Contains(line, `policy="`+outcomePolicy+`"`) {
+		counts := strings.Contains(line, `policy="`+outcomePolicy+`"`) || strings.Contains(line, `policy="`+phasePolicy+`"`)
+		if strings.Contains(line, "_admission_policy_check_total{") && counts {
 			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
 			if err != nil {
 				test.Fatalf("Read the metrics: %v in %q", err, line)
@@ -157,39 +172,99 @@ func evaluations(test *harness.Test) int {
 	return int(count)
 }
 
-// Without the admission policy, modes CRR and Image end sidecars, exit codes count as in Kubernetes, and the policy says so. Once it is
-// installed, pods that already run get their outcome by it.
-func TestOutcomePolicyInstalledLate(t *testing.T) {
+// While the admission policy is away, or broken, the operator decides the outcome of pods that run, of all modes. A pod that ends while the
+// operator is away as well is the control: it fails.
+func TestOutcomePolicyAway(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
+	needsOutcomePolicy(test)
 	test.RestoreWith("deploy")
-	kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
 	probe := harness.Pod("probe", map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0)))
 	probe.Spec.NodeSelector = map[string]string{"e2e.sidecartermination.dev/no-node": "has-this-label"}
 	test.Create(probe)
-	waitForPolicy(test, probe, false)
-	policy := with(v1alpha1.ModeCRR)
-	test.Create(policy)
-	job := func(name string) *batchv1.Job {
-		job := harness.Job(name, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
-		job.Spec.BackoffLimit = ptr.To[int32](0)
-		return job
+	policies := []*v1alpha1.SidecarTerminationPolicy{columnPolicy(v1alpha1.ModeCRR), columnPolicy(v1alpha1.ModeImage), columnPolicy(v1alpha1.ModePodPhase)}
+	for _, policy := range policies {
+		test.Create(policy)
 	}
-	late := job("late")
-	gate := test.Gate(&late.Spec.Template)
-	test.Create(job("early"), late)
-	test.WaitForFailed("early")
-	test.EventuallyStatus(policy, "the policy to report that outcomes are not decided", func(status v1alpha1.PolicyStatus) error {
+	// start runs a Job of each mode with a sidecar that fails at SIGTERM, and one with a sidecar that fails first.
+	start := func(name string) (jobs []string, gates []*harness.Gate) {
+		for _, policy := range policies {
+			for kind, script := range map[string]string{"ends": harness.ExitsSevenOnTerm, "fails": "exit 7"} {
+				job := harness.Job(strings.ToLower(string(policy.Spec.Mode))+"-"+kind+"-"+name, corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(0))
+				job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
+				jobs, gates = append(jobs, job.Name), append(gates, test.Gate(&job.Spec.Template))
+				test.Create(job)
+			}
+		}
+		test.EventuallySeen("the main containers of marked pods to run", harness.StartTimeout, func(seen harness.Seen) error {
+			for _, job := range jobs {
+				pods := seen.Pods(job)
+				if len(pods) == 0 || pods[0].Container(harness.MainName) == nil || pods[0].Container(harness.MainName).State.Running == nil ||
+					pods[0].Pod.Labels[v1alpha1.LabelOutcome] == "" {
+					return errors.New(job + ": " + seen.Describe(job))
+				}
+			}
+			return nil
+		})
+		return jobs, gates
+	}
+	finish := func(jobs []string, gates []*harness.Gate) {
+		for _, gate := range gates {
+			gate.Open()
+		}
+		for _, job := range jobs {
+			test.RequireCompleted(job)
+		}
+	}
+
+	jobs, gates := start("removed")
+	kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+	waitForPolicy(test, probe, false)
+	finish(jobs, gates)
+
+	jobs, gates = start("restored")
+	test.LocalCluster("deploy")
+	waitForPolicy(test, probe, true)
+	finish(jobs, gates)
+
+	jobs, gates = start("broken")
+	kubectl(test, "patch", "mutatingadmissionpolicy", outcomePolicy, "--type=json",
+		`--patch=[{"op": "replace", "path": "/spec/variables/0/expression", "value": "string(1 / (oldObject.spec.containers.size() - oldObject.spec.containers.size()))"}]`)
+	waitForPolicy(test, probe, false)
+	finish(jobs, gates)
+
+	jobs, gates = start("control")
+	test.StandInForOperator()
+	for _, gate := range gates {
+		gate.Open()
+	}
+	for _, job := range jobs {
+		if strings.Contains(job, "-fails-") {
+			test.WaitForFailed(job)
+		}
+	}
+}
+
+// Without both admission policies, an outcome may be taken back. Policies say so.
+func TestOutcomeNotDecided(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	test.RestoreWith("deploy")
+	policy := with(v1alpha1.ModeAuto)
+	test.Create(policy)
+	if test.ServesOutcomePolicy() {
+		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+	}
+	kubectl(test, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", phasePolicy)
+	// The operator reads its admission policies at its start, and every five minutes.
+	test.DeleteOperatorPod()
+	test.WaitForOperator()
+	test.EventuallyStatus(policy, "the policy to report that outcomes may be taken back", func(status v1alpha1.PolicyStatus) error {
 		if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); degraded.Reason != string(v1alpha1.ReasonOutcomeNotDecided) {
 			return fmt.Errorf("degraded is %+v", degraded)
 		}
 		return nil
 	})
-	test.WaitForRunning("late")
-	test.LocalCluster("deploy")
-	waitForPolicy(test, probe, true)
-	gate.Open()
-	test.RequireCompleted("late")
 }
 
 // waitForPolicy waits until the API server evaluates the admission policy, or no longer does, for the pod's status.

@@ -29,6 +29,7 @@ func TestReportedJobs(t *testing.T) {
 		{"sidecar fails by itself after main", with(v1alpha1.ModeAuto, drains(10)), noticesEnd(), completed},
 		{"liveness probe kills sidecar in drain", with(v1alpha1.ModeAuto, drains(12)), failsLiveness(), completed},
 		{"pod evicted in drain", with(v1alpha1.ModeAuto, drains(20)), replacedWhenFailed("sleep 2"), func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+			needsOutcomePolicy(test)
 			evict(test, test.WaitForMain("job"))
 			test.RequireCompleted("job")
 		}},

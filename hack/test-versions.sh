@@ -10,6 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # OpenKruise and the kubelets change in one combination each: if each of them passes, so does each version.
 combinations=(
+	"1.34.10 1.34.10 1.8.3"
+	"1.35.8 1.35.8 1.8.3"
 	"1.36.4 1.36.4 1.8.3"
 	"1.37.2 1.37.2 1.8.3"
 	"1.37.2 1.37.2 1.9.1"

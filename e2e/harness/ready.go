@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -59,6 +61,16 @@ func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 		return nil, errors.New("no Ready node runs OpenKruise's daemon (start missing components with `make cluster-up`)")
 	}
 	return ready, nil
+}
+
+// ServesOutcomePolicy reports whether the API server has the kind of the admission policy that decides outcomes, so that the cluster has it.
+func (t *Test) ServesOutcomePolicy() bool {
+	t.Helper()
+	_, err := t.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}, "v1")
+	if err != nil && !meta.IsNoMatchError(err) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 // KubeletIsAtLeast reports whether the kubelet of each real node has at least this version, such as 1.35.

@@ -177,7 +177,7 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 
 // perPod returns by how much the counters have grown for each pod.
 func perPod(before, after figures, pods int) figures {
-	grown := figures{"requests PUT pods/status per pod": -1} // by the benchmark itself
+	grown := figures{"requests PATCH pods/status per pod": -1} // by the benchmark itself
 	for name, value := range after {
 		if value != before[name] {
 			grown[name+" per pod"] += (value - before[name]) / float64(pods)

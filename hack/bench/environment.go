@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -24,6 +25,7 @@ import (
 	manifests "github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
 // environment is an API server with clients for it, and the contender with the processes that it needs.
@@ -105,11 +107,17 @@ func (e *environment) connect(config *rest.Config) error {
 	return err
 }
 
-// installOutcomePolicy installs the admission policy that decides the outcome of pods. It takes effect during the warm-up.
+// installOutcomePolicy installs the admission policies that decide and keep the outcome of pods. They take effect during the warm-up. Kubernetes
+// before 1.36 lacks the kind of the first one.
 func (e *environment) installOutcomePolicy(ctx context.Context) error {
-	objects, err := manifests.OutcomePolicy()
+	objects, err := manifests.AdmissionPolicies()
 	for i := range objects {
-		err = errors.Join(err, e.client.Create(ctx, &objects[i]))
+		if name := objects[i].GetName(); name != shipped.OutcomePolicy && name != shipped.PhasePolicy {
+			continue
+		}
+		if failed := e.client.Create(ctx, &objects[i]); !meta.IsNoMatchError(failed) {
+			err = errors.Join(err, failed)
+		}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,12 +114,14 @@ func (e *environment) createPods(ctx context.Context, namespace, name string, co
 	})
 }
 
-// writeStatus reports the status of a pod, whatever has been written to it since, as its kubelet does. Its stale metadata are those of a
-// virtual kubelet: the admission policy restores the operator's marks.
+// writeStatus reports the status of a pod, whatever has been written to it since, as its kubelet does.
 func (e *environment) writeStatus(ctx context.Context, pod *corev1.Pod, status func(*corev1.Pod)) (*corev1.Pod, error) {
 	status(pod)
-	pod.ResourceVersion = ""
-	return e.kubelets.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": pod.Status})
+	if err != nil {
+		return nil, err
+	}
+	return e.kubelets.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
 // createNode creates a node, which has no kubelet.

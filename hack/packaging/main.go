@@ -77,10 +77,12 @@ func newCommand() *cobra.Command {
 		func(context.Context) ([]string, error) {
 			return dist.Save(layouts(), filepath.Join(*output, "archives"), references, thisMachine)
 		})
-	overlay := add("overlay", "Writes a kustomization that makes config/default use the images", func(context.Context) ([]string, error) {
+	var installation string
+	overlay := add("overlay", "Writes a kustomization that makes an installation use the images", func(context.Context) ([]string, error) {
 		directory := filepath.Join(*output, "deploy")
-		return []string{directory}, dist.WriteOverlay("config", directory, references)
+		return []string{directory}, dist.WriteOverlay(installation, directory, references)
 	})
+	overlay.Flags().StringVar(&installation, "installation", "config/default", "directory of the kustomization")
 	for _, command := range []*cobra.Command{push, save, overlay} {
 		command.Flags().StringVar(&references.Operator, "image", "", "name of the operator's image, with a tag")
 		command.Flags().StringVar(&references.QuickExit, "quick-exit-image", "",

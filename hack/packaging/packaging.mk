@@ -34,6 +34,8 @@ KUBECTL ?= kubectl
 # The name of the operator's image, with a tag. The quick-exit image is quick-exit next to it, with its tag, unless it has a name.
 IMG ?=
 QUICK_EXIT_IMG ?=
+# The kustomization of the operator: config/overlays/before-1.36 for older Kubernetes.
+INSTALLATION ?= config/default
 own-images = --output='$(DIST)' --image='$(IMG)' --quick-exit-image='$(QUICK_EXIT_IMG)'
 
 .PHONY: docker-build
@@ -46,14 +48,14 @@ docker-push: ## Push the images (IMG=registry.example/team/sidecar-termination-o
 
 .PHONY: deploy
 deploy: ## Install the operator with these images on the cluster of kubectl's context (IMG=…).
-	overlay=$$(go run ./hack/packaging overlay $(own-images)); \
+	overlay=$$(go run ./hack/packaging overlay $(own-images) --installation='$(INSTALLATION)'); \
 	$(KUBECTL) apply --server-side --force-conflicts -k "$$overlay"
 	$(KUBECTL) --namespace=sidecar-termination-system rollout status deployment/sidecar-termination-controller-manager --timeout=2m
 
 .PHONY: undeploy
 undeploy: ## Remove every policy with the definitions, and then the operator.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
-	$(KUBECTL) delete --ignore-not-found -k config/default
+	$(KUBECTL) delete --ignore-not-found -k '$(INSTALLATION)'
 
 # The name of the kind cluster.
 KIND_CLUSTER ?= kind

@@ -25,7 +25,11 @@ const kustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [../../config/overlays/local]
 images: [{name: %s, newTag: %q}]
+components: [%s]
 `
+
+// withoutOutcomePolicy is the component for API servers that do not serve MutatingAdmissionPolicies.
+const withoutOutcomePolicy = "../../config/components/no-outcome-policy"
 
 // Deploy builds the operator from the working tree, applies the overlay with its image and waits until the new operator is ready.
 func (c *Cluster) Deploy(ctx context.Context) error {
@@ -39,7 +43,11 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 			return err
 		}
 		directory := c.layout.Path("deploy")
-		content := fmt.Sprintf(kustomization, images.OperatorRepository, tag)
+		components := ""
+		if older(description.Kubernetes, "v1.36.0") {
+			components = withoutOutcomePolicy
+		}
+		content := fmt.Sprintf(kustomization, images.OperatorRepository, tag, components)
 		if err := layout.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(content)); err != nil {
 			return err
 		}

@@ -21,9 +21,8 @@ const (
 )
 
 var (
-	// kubernetesVersions and kubeletVersions have one version of each minor, the oldest first.
-	kubernetesVersions = []string{"v1.36.4", defaultKubernetes}
-	kubeletVersions    = append([]string{"v1.34.10"}, kubernetesVersions...)
+	// kubernetesVersions has one version of each minor, the oldest first. Kubelets have the same.
+	kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", defaultKubernetes}
 	kruiseVersions     = []string{defaultKruise, "v1.9.1"}
 )
 
@@ -51,7 +50,7 @@ func (v Versions) Parse() (Versions, error) {
 	if v.Kubernetes, err = supported("kubernetes", cmp.Or(v.Kubernetes, defaultKubernetes), kubernetesVersions); err != nil {
 		return Versions{}, err
 	}
-	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubeletVersions); err != nil {
+	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubernetesVersions); err != nil {
 		return Versions{}, err
 	}
 	if older(v.Kubernetes, v.KubeletVersion) {

@@ -30,8 +30,8 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kruise: "v1.9.1"},
 			text:     "Kubernetes v1.37.2, kubelet v1.34.10, OpenKruise v1.9.1",
 		},
-		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.36.4"},
-		"old Kubernetes":                {versions: Versions{Kubernetes: "1.34.10"}, err: "kubernetes 1.34.10 is not supported here"},
+		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10, v1.35.8, v1.36.4"},
+		"old Kubernetes":                {versions: Versions{Kubernetes: "1.33.0"}, err: "kubernetes 1.33.0 is not supported here"},
 		"unknown kubelet":               {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "1.37.2"}, err: "an API server v1.36.4 does not support kubelet v1.37.2"},
 		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
@@ -86,7 +86,7 @@ func TestNext(t *testing.T) {
 // Each version of a program has a tool module that pins it, together with the staging modules of the same release, and has its packages.
 func TestToolModules(t *testing.T) {
 	var tools []toolchain.Tool
-	for _, version := range kubeletVersions {
+	for _, version := range kubernetesVersions {
 		tools = append(tools, toolchain.Kubernetes(version))
 	}
 	for _, version := range kruiseVersions {

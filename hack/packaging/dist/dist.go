@@ -23,9 +23,11 @@ import (
 
 // Names of the files.
 const (
-	InstallFile   = "install.yaml"
-	CRDFile       = "crds.yaml"
-	ComponentFile = "kustomize-component.tar.gz"
+	InstallFile = "install.yaml"
+	// InstallOldFile is for Kubernetes before 1.36.
+	InstallOldFile = "install-before-1.36.yaml"
+	CRDFile        = "crds.yaml"
+	ComponentFile  = "kustomize-component.tar.gz"
 )
 
 // ChartFile returns the name of the chart's archive in a release.
@@ -43,7 +45,7 @@ var chartSources = []string{
 // files. The digests of Digests pin the images of the release, and without them tags alone name these.
 func WriteManifests(config, directory string, digests map[string]string) ([]string, error) {
 	files := map[string][]byte{}
-	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
+	for name, kustomization := range map[string]string{InstallFile: "default", InstallOldFile: "overlays/before-1.36", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
 			return nil, err

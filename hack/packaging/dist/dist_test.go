@@ -38,7 +38,7 @@ func written(t *testing.T, digests map[string]string) string {
 
 func TestFiles(t *testing.T) {
 	first, second := written(t, nil), written(t, nil)
-	for _, name := range []string{dist.InstallFile, dist.CRDFile, dist.ComponentFile, dist.ChartFile(settings.Release)} {
+	for _, name := range []string{dist.InstallFile, dist.InstallOldFile, dist.CRDFile, dist.ComponentFile, dist.ChartFile(settings.Release)} {
 		if read(t, first, name) != read(t, second, name) {
 			t.Errorf("%s differs in the second build", name)
 		}

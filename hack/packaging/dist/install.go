@@ -104,18 +104,18 @@ func each(layouts string, references References, use func(image string, referenc
 	return results, nil
 }
 
-// WriteOverlay writes a kustomization that makes config/default use the images, in place of one that was there.
-func WriteOverlay(config, directory string, references References) error {
+// WriteOverlay writes a kustomization that makes an installation, such as config/default, use the images, in place of one that was there.
+func WriteOverlay(installation, directory string, references References) error {
 	completed, err := references.complete()
 	if err != nil {
 		return err
 	}
 	// kustomize permits no absolute paths.
 	from, fromErr := filepath.Abs(directory)
-	to, toErr := filepath.Abs(filepath.Join(config, "default"))
+	to, toErr := filepath.Abs(installation)
 	base, err := filepath.Rel(from, to)
 	if err := errors.Join(fromErr, toErr, err); err != nil {
-		return fmt.Errorf("find the way from %s to %s: %w", directory, config, err)
+		return fmt.Errorf("find the way from %s to %s: %w", directory, installation, err)
 	}
 	overlay := types.Kustomization{
 		TypeMeta:    types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},

@@ -66,7 +66,7 @@ func TestOverlayUsesImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := dist.WriteOverlay(filepath.Join(repository, "config"), directory, dist.References{Operator: test.operator, QuickExit: test.quickExit}); err != nil {
+		if err := dist.WriteOverlay(filepath.Join(repository, "config", "default"), directory, dist.References{Operator: test.operator, QuickExit: test.quickExit}); err != nil {
 			t.Fatal(err)
 		}
 		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
