@@ -7,8 +7,8 @@
 // has a reason.
 //
 // Before its main containers are done, a pod is marked, so that an admission policy decides its outcome in the kubelet's own status
-// writes (outcome.go, config/admission/outcome.yaml). Each mode has a file that says whether it can be used, what it writes and when
-// an attempt has failed.
+// writes (outcome.go, config/admission/outcome.yaml). A mark carries what the policy has not decided by then (decide.go). Each mode has a
+// file that says whether it can be used, what it writes and when an attempt has failed.
 //
 // Attempts are read from the cluster, never remembered: a ContainerRecreateRequest (CRR), the annotation of a swapped
 // image, the mark of a pod that ends by its phase. The pod's status decides whether an attempt succeeded. An attempt fails when
