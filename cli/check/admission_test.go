@@ -3,6 +3,7 @@
 package check
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,17 @@ func TestChangedAdmissionPolicy(t *testing.T) {
 	c.deployment.Spec.Template.Spec.ServiceAccountName = settings.DeploymentName
 	requireResults(t, "changed", c, (*checker).checkAdmission, "Warning admission policy sidecar-termination-operator-limits is not as this version ships it: "+
 		"ValidatingAdmissionPolicyBinding spec.validationActions[0]")
+}
+
+// A cluster before Kubernetes 1.36 needs another directory of config.
+func TestOutcomePolicyThatIsNotServed(t *testing.T) {
+	c := newChecker(t, nil)
+	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.OutcomePolicy}, shipped.Status{State: shipped.NotServed}, admissionDirectory(shipped.NotServed))
+	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.PhasePolicy}, shipped.Status{State: shipped.Missing}, admissionDirectory(shipped.NotServed))
+	if len(c.results) != 2 || c.results[0].Outcome != outcomeOK || !strings.Contains(c.results[0].Message, "From 1.36 on, admission policy sidecar-termination-outcome does") ||
+		!strings.Contains(c.results[1].Hint, "config/overlays/before-1.36?") {
+		t.Errorf("got %+v", c.results)
+	}
 }
 
 func TestAddedRules(t *testing.T) {

@@ -54,7 +54,7 @@ func requireResults(t *testing.T, name string, c *checker, check func(*checker, 
 }
 
 func TestKubernetesVersion(t *testing.T) {
-	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeWarning, "35+": outcomeWarning, "36": outcomeOK, "37+": outcomeOK, "next": outcomeWarning} {
+	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeWarning, "33+": outcomeWarning, "34": outcomeOK, "37+": outcomeOK, "next": outcomeWarning} {
 		c := &checker{version: &version.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor}}
 		if err := c.checkKubernetes(t.Context()); err != nil || c.results[0].Outcome != want {
 			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.results, err, want)

@@ -167,12 +167,8 @@ func (c *checker) read(err error, what string) (bool, error) {
 	return false, fmt.Errorf("read %s: %w", what, err)
 }
 
-// minimumMinor is the first minor version of Kubernetes 1 that serves validating admission policies in version v1, and outcomeMinor the
-// first one that serves mutating ones and so supports all of the operator.
-const (
-	minimumMinor = 30
-	outcomeMinor = 36
-)
+// minimumMinor is the first minor version of Kubernetes 1 that serves validating admission policies in version v1.
+const minimumMinor = 30
 
 func (c *checker) checkKubernetes(context.Context) error {
 	minor, err := strconv.Atoi(strings.TrimRight(c.version.Minor, "+"))
@@ -181,9 +177,8 @@ func (c *checker) checkKubernetes(context.Context) error {
 		c.warn("compare it with the tested versions of the operator", "unknown version of Kubernetes: %s", c.version.GitVersion)
 	case minor < minimumMinor:
 		c.fail("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve admission policies in version v1", c.version.GitVersion, minimumMinor)
-	case minor < outcomeMinor:
-		c.warn("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve mutating admission policies in version v1: exit codes of sidecars count, and mode PodPhase cannot be used",
-			c.version.GitVersion, outcomeMinor)
+	case minor < settings.OldestMinor:
+		c.warn("upgrade Kubernetes", "Kubernetes %s is older than 1.%d, the oldest version that is tested", c.version.GitVersion, settings.OldestMinor)
 	default:
 		c.ok("Kubernetes %s supports the operator", c.version.GitVersion)
 	}

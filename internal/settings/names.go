@@ -27,6 +27,9 @@ const (
 // QuickExitImage is the quick-exit image of this version.
 const QuickExitImage = "ghcr.io/sidecar-termination/quick-exit:" + Release
 
+// OldestMinor is the oldest tested minor version of Kubernetes 1.
+const OldestMinor = 34
+
 // InstalledArguments are the operator's arguments in config/default. A test compares them.
 func InstalledArguments() []string {
 	return []string{"--leader-elect", "--quick-exit-image=" + QuickExitImage}

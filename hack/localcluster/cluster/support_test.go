@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 const repository = "../../.."
@@ -45,6 +47,12 @@ func TestSupportedVersionsAreTested(t *testing.T) {
 
 // Every document says the same about old versions of Kubernetes.
 func TestOldestKubernetesIsTheSameEverywhere(t *testing.T) {
+	if want := fmt.Sprintf("1.%d", settings.OldestMinor); minor(kubernetesVersions[0]) != want {
+		t.Errorf("the oldest tested version is %s, want %s", kubernetesVersions[0], want)
+	}
+	if chart, want := read(t, "config/chart/Chart.yaml"), fmt.Sprintf("kubeVersion: \">=1.%d.0-0\"", settings.OldestMinor); !strings.Contains(chart, want) {
+		t.Errorf("the chart does not have %s", want)
+	}
 	for _, path := range []string{"README.md", "docs/operations.md", "docs/support.md"} {
 		text := strings.Join(strings.Fields(read(t, path)), " ")
 		if want := "Kubernetes " + minor(kubernetesVersions[0]); !strings.Contains(text, want) {
