@@ -155,7 +155,7 @@ func TestValuesWithOwnEffects(t *testing.T) {
 			firstContainer + "args.4": "--zap-log-level=2",
 		}},
 		"env": {values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}}, map[string]any{
-			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
+			firstContainer + "env.3.name": "HTTPS_PROXY", firstContainer + "env.3.value": "http://proxy.example:3128",
 		}},
 		"labels of pods": {values{"podLabels": values{"team": "batch", "app.kubernetes.io/component": "other"}}, map[string]any{
 			podTemplate + "metadata.labels.team": "batch", podTemplate + "metadata.labels.app.kubernetes.io/component": "controller-manager",
