@@ -48,13 +48,14 @@ const (
 	EndCRR = "CRR"
 	// EndFailed means that the operator has written phase Failed.
 	EndFailed = "Failed"
-	// AnnotationMainContainers is what the admission policy has found, as in "Running/UID": one of the values Mains.
+	// AnnotationMainContainers is what the admission policy has found, or the operator where the policy has not, as in "Running/UID": one of the
+	// values Mains.
 	AnnotationMainContainers = GroupName + "/main-containers"
-	// MainsRunning means that a container whose exit code counts has not exited 0.
+	// MainsRunning means that a container whose exit code counts has not exited 0. Only the admission policy says so.
 	MainsRunning = "Running"
 	// MainsSucceeded means that all of them have exited 0 before any reported disruption of the pod. Nothing takes that back.
 	MainsSucceeded = "Succeeded"
-	// MainsDecided means in addition that the admission policy has set the pod's phase to Succeeded.
+	// MainsDecided means in addition that the pod's phase was set to Succeeded.
 	MainsDecided = "Decided"
 	// AnnotationImageSwap records, for each container whose image was swapped, the original image, when it was swapped
 	// and the restart count at that time.

@@ -15,7 +15,7 @@ import (
 // value of v1alpha1.AnnotationMainContainers without the UID, and the phase. The written pod must have the label and the annotations that the
 // policy leaves it. The record is empty if the policy passes over the pod. A test compares both on random writes.
 func DecideOutcome(old, written *corev1.Pod) (record string, phase corev1.PodPhase) {
-	d := newOutcome(old, written)
+	w := newStatusWrite(old, written)
 	switch {
 	case !isJobType(old), len(old.Spec.Containers) > MaxContainers:
 		return "", written.Status.Phase
@@ -25,9 +25,9 @@ func DecideOutcome(old, written *corev1.Pod) (record string, phase corev1.PodPha
 		phase = written.Status.Phase
 	}
 	switch {
-	case !d.succeeded():
+	case !w.succeeded():
 		return v1alpha1.MainsRunning, phase
-	case !d.decided():
+	case !w.decided():
 		return v1alpha1.MainsSucceeded, phase
 	}
 	if !HasTerminalPhase(old) {
@@ -36,71 +36,74 @@ func DecideOutcome(old, written *corev1.Pod) (record string, phase corev1.PodPha
 	return v1alpha1.MainsDecided, phase
 }
 
-// outcome is a write of a pod's status, and what its mark says.
-type outcome struct {
+// statusWrite is a write of a pod's status, and what its mark says.
+type statusWrite struct {
 	old, written *corev1.Pod
 	end          string
 	// ignored are the containers whose exit codes do not count, and counting the others.
 	ignored, counting []string
 }
 
-func newOutcome(old, written *corev1.Pod) outcome {
-	o := outcome{old: old, written: written, end: ownValue(written, v1alpha1.AnnotationEnd), ignored: IgnoredExitCodes(written)}
+func newStatusWrite(old, written *corev1.Pod) statusWrite {
+	w := statusWrite{old: old, written: written, end: ownValue(written, v1alpha1.AnnotationEnd), ignored: IgnoredExitCodes(written)}
 	for _, c := range old.Spec.Containers {
-		if !slices.Contains(o.ignored, c.Name) {
-			o.counting = append(o.counting, c.Name)
+		if !slices.Contains(w.ignored, c.Name) {
+			w.counting = append(w.counting, c.Name)
 		}
 	}
-	return o
+	return w
 }
 
 // succeeded reports whether every counting container has exited 0 before the pod's deadline and any disruption. A record stays true.
-func (o outcome) succeeded() bool {
-	return MainsRecorded(o.old) || MainsRecorded(o.written) || o.undisturbed() && !o.restartsByRule() && o.countingExitedZero()
+func (w statusWrite) succeeded() bool {
+	return MainsRecorded(w.old) || MainsRecorded(w.written) || w.undisturbed() && !restartsByRule(w.old, w.ignored) && w.countingExitedZero()
 }
 
 // decided reports whether a pod that has succeeded gets phase Succeeded.
-func (o outcome) decided() bool {
-	ends := (o.end == v1alpha1.EndPodPhase || o.end == v1alpha1.EndCRR) && o.mayTearDown() && o.undisturbed()
-	return o.old.Status.Phase != corev1.PodFailed &&
-		(o.old.Status.Phase == corev1.PodSucceeded || o.written.Status.Phase == corev1.PodFailed || ends || o.idle())
+func (w statusWrite) decided() bool {
+	ends := (w.end == v1alpha1.EndPodPhase || w.end == v1alpha1.EndCRR) && w.mayTearDown() && w.undisturbed()
+	return w.old.Status.Phase != corev1.PodFailed &&
+		(w.old.Status.Phase == corev1.PodSucceeded || w.written.Status.Phase == corev1.PodFailed || ends || w.idle())
 }
 
-func (o outcome) mayTearDown() bool { return graceSeconds(o.old) <= int64(maxGraceOfPhase/time.Second) }
-
-func (o outcome) undisturbed() bool {
-	return undisturbed(o.old) && undisturbed(&corev1.Pod{Status: o.written.Status}) &&
-		!allContainersRestarting(o.old) && !allContainersRestarting(o.written)
+func (w statusWrite) mayTearDown() bool {
+	return graceSeconds(w.old) <= int64(maxGraceOfPhase/time.Second)
 }
 
-// restartsByRule reports whether only the operator knows that containers are done.
-func (o outcome) restartsByRule() bool {
+func (w statusWrite) undisturbed() bool {
+	return undisturbed(w.old) && undisturbed(&corev1.Pod{Status: w.written.Status}) &&
+		!allContainersRestarting(w.old) && !allContainersRestarting(w.written)
+}
+
+// restartsByRule reports whether only the operator knows that the containers whose exit codes count are done: the admission policy does not
+// evaluate restart rules.
+func restartsByRule(pod *corev1.Pod, ignored []string) bool {
 	hasRules := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
-	return slices.ContainsFunc(o.old.Spec.InitContainers, hasRules) || slices.ContainsFunc(o.old.Spec.Containers, func(c corev1.Container) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, hasRules) || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		always := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		return hasRules(c) || always && !slices.Contains(o.ignored, c.Name)
+		return hasRules(c) || always && !slices.Contains(ignored, c.Name)
 	})
 }
 
 // countingExitedZero reports whether each counting container has one status, an exit with 0 before the pod's deadline.
-func (o outcome) countingExitedZero() bool {
-	exited := make([]string, 0, len(o.counting))
-	for _, status := range o.written.Status.ContainerStatuses {
-		if slices.Contains(o.ignored, status.Name) {
+func (w statusWrite) countingExitedZero() bool {
+	exited := make([]string, 0, len(w.counting))
+	for _, status := range w.written.Status.ContainerStatuses {
+		if slices.Contains(w.ignored, status.Name) {
 			continue
 		}
-		if end := status.State.Terminated; end == nil || end.ExitCode != 0 || !o.inTime(end) {
+		if end := status.State.Terminated; end == nil || end.ExitCode != 0 || !w.inTime(end) {
 			return false
 		}
 		exited = append(exited, status.Name)
 	}
 	slices.Sort(exited)
-	return len(o.counting) > 0 && slices.Equal(slices.Sorted(slices.Values(o.counting)), exited)
+	return len(w.counting) > 0 && slices.Equal(slices.Sorted(slices.Values(w.counting)), exited)
 }
 
 // inTime reports whether the container ended before the pod's activeDeadlineSeconds.
-func (o outcome) inTime(end *corev1.ContainerStateTerminated) bool {
-	seconds, start := o.old.Spec.ActiveDeadlineSeconds, o.written.Status.StartTime
+func (w statusWrite) inTime(end *corev1.ContainerStateTerminated) bool {
+	seconds, start := w.old.Spec.ActiveDeadlineSeconds, w.written.Status.StartTime
 	if seconds == nil || start == nil {
 		return true
 	}
@@ -108,58 +111,58 @@ func (o outcome) inTime(end *corev1.ContainerStateTerminated) bool {
 }
 
 // idle reports whether every container has a status, no counting or native one runs, and each sidecar has ended as far as the mark permits.
-func (o outcome) idle() bool {
-	statuses := o.written.Status.ContainerStatuses
-	for _, c := range o.old.Spec.Containers {
-		if statusOf(o.written, c.Name) == nil {
+func (w statusWrite) idle() bool {
+	statuses := w.written.Status.ContainerStatuses
+	for _, c := range w.old.Spec.Containers {
+		if statusOf(w.written, c.Name) == nil {
 			return false
 		}
 	}
 	runs := func(status corev1.ContainerStatus) bool { return status.State.Running != nil }
-	lastExit := o.lastExit()
-	return !slices.ContainsFunc(o.written.Status.InitContainerStatuses, runs) &&
+	lastExit := w.lastExit()
+	return !slices.ContainsFunc(w.written.Status.InitContainerStatuses, runs) &&
 		!slices.ContainsFunc(statuses, func(status corev1.ContainerStatus) bool {
-			if slices.Contains(o.counting, status.Name) {
+			if slices.Contains(w.counting, status.Name) {
 				return runs(status)
 			}
-			return !o.sidecarEnded(status, lastExit)
+			return !w.sidecarEnded(status, lastExit)
 		})
 }
 
 // lastExit returns when the last counting container exited, or zero if one has not, or has no time.
-func (o outcome) lastExit() time.Time {
+func (w statusWrite) lastExit() time.Time {
 	var last time.Time
 	exits := 0
-	for _, status := range o.written.Status.ContainerStatuses {
-		if end := status.State.Terminated; end != nil && !end.FinishedAt.IsZero() && slices.Contains(o.counting, status.Name) {
+	for _, status := range w.written.Status.ContainerStatuses {
+		if end := status.State.Terminated; end != nil && !end.FinishedAt.IsZero() && slices.Contains(w.counting, status.Name) {
 			last = later(last, end.FinishedAt.Time)
 			exits++
 		}
 	}
-	if exits != len(o.counting) {
+	if exits != len(w.counting) {
 		return time.Time{}
 	}
 	return last
 }
 
-func (o outcome) sidecarEnded(status corev1.ContainerStatus, lastExit time.Time) bool {
+func (w statusWrite) sidecarEnded(status corev1.ContainerStatus, lastExit time.Time) bool {
 	isLast := func(run *corev1.ContainerStateTerminated) bool {
 		return run != nil && !run.FinishedAt.IsZero() && !lastExit.IsZero() && !run.FinishedAt.Time.Before(lastExit)
 	}
-	ends := func(ends ...string) bool { return slices.Contains(ends, o.end) }
+	ends := func(ends ...string) bool { return slices.Contains(ends, w.end) }
 	state := status.State
 	switch {
-	case state.Terminated != nil && o.exitIsFinal() && (o.old.Spec.RestartPolicy == corev1.RestartPolicyNever || state.Terminated.ExitCode == 0):
+	case state.Terminated != nil && w.exitIsFinal() && (w.old.Spec.RestartPolicy == corev1.RestartPolicyNever || state.Terminated.ExitCode == 0):
 		return true
 	case ends(v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting) && isLast(state.Terminated):
 		return true
-	case ends(v1alpha1.EndRestarted, v1alpha1.EndWaiting) && o.mayTearDown() && isLast(status.LastTerminationState.Terminated):
+	case ends(v1alpha1.EndRestarted, v1alpha1.EndWaiting) && w.mayTearDown() && isLast(status.LastTerminationState.Terminated):
 		return true
 	}
-	return ends(v1alpha1.EndWaiting) && o.mayTearDown() && state.Running == nil
+	return ends(v1alpha1.EndWaiting) && w.mayTearDown() && state.Running == nil
 }
 
 // exitIsFinal reports whether the pod's restartPolicy alone says which containers run again.
-func (o outcome) exitIsFinal() bool {
-	return !slices.ContainsFunc(o.old.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil || c.RestartPolicyRules != nil })
+func (w statusWrite) exitIsFinal() bool {
+	return !slices.ContainsFunc(w.old.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil || c.RestartPolicyRules != nil })
 }

@@ -83,13 +83,7 @@ func (s *situation) wantedMark() Mark {
 	if MainsRecorded(s.Pod) {
 		return Mark{IgnoredExitCodes: IgnoredExitCodes(s.Pod), End: ownValue(s.Pod, v1alpha1.AnnotationEnd)}
 	}
-	var mark Mark
-	for _, sidecar := range s.View.Sidecars {
-		if !respected(sidecar) {
-			mark.IgnoredExitCodes = append(mark.IgnoredExitCodes, sidecar.Container)
-		}
-	}
-	mark.End = s.endInAdvance()
+	mark := Mark{IgnoredExitCodes: s.ignoredExitCodes(), End: s.endInAdvance()}
 	if s.JobUnreadable && IsMarked(s.Pod) {
 		s.keepInjected(&mark)
 	}
@@ -271,16 +265,18 @@ func (s *situation) inTime(end *corev1.ContainerStateTerminated) bool {
 	return deadline == nil || start == nil || end.FinishedAt.Time.Before(start.Add(time.Duration(*deadline)*time.Second))
 }
 
-// recordsItself reports whether only the operator knows that the containers that count are done: the admission policy does not
-// evaluate restart rules.
-func (s *situation) recordsItself() bool {
-	hasRules := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
-	return slices.ContainsFunc(s.Pod.Spec.Containers, hasRules) || slices.ContainsFunc(s.Pod.Spec.InitContainers, hasRules) ||
-		slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
-			sidecar := s.View.Sidecar(c.Name)
-			counts := sidecar == nil || respected(*sidecar)
-			return counts && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		})
+// recordsItself reports whether the operator records that the containers that count have succeeded.
+func (s *situation) recordsItself() bool { return restartsByRule(s.Pod, s.ignoredExitCodes()) }
+
+// ignoredExitCodes are the sidecars whose exit codes do not count, sorted by name.
+func (s *situation) ignoredExitCodes() []string {
+	var names []string
+	for _, sidecar := range s.View.Sidecars {
+		if !respected(sidecar) {
+			names = append(names, sidecar.Container)
+		}
+	}
+	return names
 }
 
 // mayRestartAll reports whether an exit of an open sidecar may run the main containers again. A record would outlast that.
