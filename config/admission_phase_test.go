@@ -18,7 +18,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// Where no admission policy decides outcomes, a terminal phase of a marked pod does not change, whoever writes and however.
+// Without the admission policy that decides outcomes, no write changes the terminal phase of a marked pod.
 func TestTerminalPhaseIsKept(t *testing.T) {
 	c, _ := newClient(t)
 	applyAdmission(t, c, "phase.yaml")

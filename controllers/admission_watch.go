@@ -124,13 +124,9 @@ func (w *admissionWatch) round(ctx context.Context) {
 	if w.failed = failure != nil; len(unknown) > 0 {
 		w.log.Info("Cannot tell whether the admission policies are as shipped", "admissionPolicies", unknown, "cause", failure.Error())
 	}
-	if absent := w.absent(shipped.OutcomePolicy) && w.absent(shipped.PhasePolicy); w.unguarded.Swap(absent) != absent {
+	if unguarded := shipped.Unguarded(w.states); w.unguarded.Swap(unguarded) != unguarded {
 		w.changed(ctx)
 	}
-}
-
-func (w *admissionWatch) absent(name string) bool {
-	return w.states[name] == shipped.Missing || w.states[name] == shipped.NotServed
 }
 
 // installation returns how the installation names its objects, according to the operator's own pod.

@@ -109,9 +109,6 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done ex
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
-	if changed && decision.Reason == v1alpha1.ReasonDecidedTooLate {
-		s.reporter.decidedTooLate(key, resolved.Pod, state, decision)
-	}
 	if changed || len(began) > 0 || len(decision.Failures) > 0 {
 		s.notify(state)
 	}

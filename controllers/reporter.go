@@ -60,11 +60,13 @@ func (r *reporter) event(pod *corev1.Pod, kind string, reason v1alpha1.Reason, n
 	r.recorder.Eventf(regarding, related, kind, string(reason), settings.EventAction, "%s", safetext.Truncate(note, safetext.MaxEventNote))
 }
 
-// decided emits the events of a decision: that it has begun to end sidecars or, if the pod has just become stuck, that. changed says that
-// the decision changes the pod's reported state.
+// decided emits the events of a decision: that it has begun to end sidecars, that the pod has become stuck, or that it came too late. changed
+// says that the decision changes the pod's reported state.
 func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, acted, changed bool) {
 	stuck, policy := decision.Stage == plan.StageStuck, state.first()
 	switch {
+	case changed && decision.Reason == v1alpha1.ReasonDecidedTooLate:
+		r.decidedTooLate(pod, state, decision)
 	case stuck && (acted || changed):
 		r.event(pod, corev1.EventTypeWarning, decision.Reason, decision.Message, policy)
 	case acted && len(decision.Failures) > 0:
@@ -104,13 +106,13 @@ func (r *reporter) forgotten(state *podState) {
 }
 
 // decidedTooLate reports a pod that reads Failed although its main containers have succeeded.
-func (r *reporter) decidedTooLate(key types.NamespacedName, pod *corev1.Pod, state *podState, decision plan.Decision) {
+func (r *reporter) decidedTooLate(pod *corev1.Pod, state *podState, decision plan.Decision) {
+	key := client.ObjectKeyFromObject(pod)
 	lateDecisionsTotal.Inc()
 	r.logOf(key, state).Info("Outcome was decided too late", "message", decision.Message)
 	r.event(pod, corev1.EventTypeWarning, decision.Reason, decision.Message, state.first())
 	for _, handle := range state.declaring {
-		policy := handle.Value()
-		r.tallyFailure(key, attempt{mode: v1alpha1.ModePodPhase, policy: policy})
+		r.tallyFailure(key, attempt{mode: v1alpha1.ModePodPhase, policy: handle.Value()})
 	}
 }
 

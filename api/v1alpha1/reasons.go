@@ -69,7 +69,7 @@ const (
 	ReasonNodeUnknown Reason = "NodeUnknown"
 	// ReasonSidecarStarting means that the kubelet is creating a sidecar.
 	ReasonSidecarStarting Reason = "SidecarStarting"
-	// ReasonMarking means that the operator is writing to the pod which exit codes do not count.
+	// ReasonMarking means that the operator is writing to the pod which exit codes do not count, or that its main containers have succeeded.
 	ReasonMarking Reason = "Marking"
 	// ReasonAttemptInProgress means that an attempt is in progress and its deadline has not passed.
 	ReasonAttemptInProgress Reason = "AttemptInProgress"
@@ -126,10 +126,6 @@ const (
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
 	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
-	// ReasonOutcomeNotDecided means that mode PodPhase cannot be used because the outcome of the pod is not that of its main containers: the
-	// pod was disrupted, or has lost its mark. Of a policy, it means that the cluster has neither of the admission policies
-	// sidecar-termination-outcome and sidecar-termination-phase, so that a kubelet may take an outcome back.
-	ReasonOutcomeNotDecided Reason = "OutcomeNotDecided"
 	// ReasonGracePeriodTooLong means that the pod's grace period is longer than mode PodPhase allows.
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
 	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.
@@ -149,6 +145,9 @@ const (
 	ReasonNoPodsMatched Reason = "NoPodsMatched"
 	// ReasonDryRun means that the operator evaluates the policy and does not act on it.
 	ReasonDryRun Reason = "DryRun"
+	// ReasonOutcomeNotDecided means that the cluster has neither of the admission policies sidecar-termination-outcome and
+	// sidecar-termination-phase, so that a kubelet may take the outcome of a pod back.
+	ReasonOutcomeNotDecided Reason = "OutcomeNotDecided"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
 	// ReasonOverridden means that another policy takes precedence for the role of a container, or for a field.

@@ -51,8 +51,7 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 	if c.admissionSince = since; asShipped == needed {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
-	absent := states[shipped.OutcomePolicy] == shipped.Missing || states[shipped.OutcomePolicy] == shipped.NotServed
-	if absent && states[shipped.PhasePolicy] == shipped.Missing && !c.settings.Capabilities.NamespacesOnly {
+	if shipped.Unguarded(states) && !c.settings.Capabilities.NamespacesOnly {
 		c.fail("install them: "+c.apply(admissionDirectory(states[shipped.OutcomePolicy])), "neither admission policy %s nor %s is at work: a kubelet may take back the outcome of a pod",
 			c.installedName(shipped.OutcomePolicy), c.installedName(shipped.PhasePolicy))
 	}

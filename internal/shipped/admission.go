@@ -77,6 +77,12 @@ const (
 	Unknown      State = "Unknown"
 )
 
+// Unguarded reports whether neither the policy that decides outcomes nor the one that keeps them is in the cluster. The states are by name.
+func Unguarded(states map[string]State) bool {
+	absent := func(name string) bool { return states[name] == Missing || states[name] == NotServed }
+	return absent(OutcomePolicy) && absent(PhasePolicy)
+}
+
 // Status is the state of an admission policy with its reasons.
 type Status struct {
 	State State
