@@ -25,10 +25,10 @@ var keptFields = []string{
 	"ObjectMeta.Name", "ObjectMeta.Namespace", "ObjectMeta.UID", "ObjectMeta.ResourceVersion",
 	"ObjectMeta.CreationTimestamp", "ObjectMeta.DeletionTimestamp", "ObjectMeta.Labels", "ObjectMeta.Annotations", "ObjectMeta.OwnerReferences",
 
-	"Spec.NodeName", "Spec.RestartPolicy", "Spec.TerminationGracePeriodSeconds", "Spec.ActiveDeadlineSeconds", "Spec.ResourceClaims",
+	"Spec.NodeName", "Spec.RestartPolicy", "Spec.TerminationGracePeriodSeconds", "Spec.ActiveDeadlineSeconds", "Spec.ResourceClaims", "Spec.HostNetwork",
 	"Spec.InitContainers.Name", "Spec.InitContainers.RestartPolicy", "Spec.InitContainers.RestartPolicyRules",
 	"Spec.Containers.Name", "Spec.Containers.RestartPolicy", "Spec.Containers.RestartPolicyRules",
-	"Spec.Containers.Image", "Spec.Containers.Command", "Spec.Containers.Env",
+	"Spec.Containers.Image", "Spec.Containers.Command", "Spec.Containers.Env", "Spec.Containers.Ports.HostPort",
 	"Spec.Containers.VolumeMounts.MountPath", "Spec.Containers.VolumeDevices.DevicePath",
 
 	"Status.Phase", "Status.Reason", "Status.StartTime", "Status.Conditions",
@@ -36,6 +36,7 @@ var keptFields = []string{
 	"Status.ContainerStatuses.State.Waiting.Reason", "Status.ContainerStatuses.State.Running",
 	"Status.ContainerStatuses.State.Terminated.ExitCode",
 	"Status.ContainerStatuses.State.Terminated.StartedAt", "Status.ContainerStatuses.State.Terminated.FinishedAt",
+	"Status.ContainerStatuses.LastTerminationState.Terminated.FinishedAt", "Status.InitContainerStatuses.State.Running",
 }
 
 // keptEntries are the keys, names, types or kinds of the entries that are kept of some of these fields.

@@ -115,7 +115,7 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	// The marks of this pod, and of others.
 	for _, mark := range []struct{ annotation, value string }{
 		{v1alpha1.AnnotationIgnoredExitCodes, pick("", "c1,c2", "c1", "x", "c1/4a1b", "c1,c2/4a1b")},
-		{v1alpha1.AnnotationEnd, pick("", "PodPhase/4a1b", "Failed/4a1b", "PodPhase/x")},
+		{v1alpha1.AnnotationEnd, pick("", "PodPhase/4a1b", "Failed/4a1b", "PodPhase/x", "CRR/4a1b", "Exited/4a1b", "Restarted/4a1b", "Waiting/4a1b")},
 		{v1alpha1.AnnotationMainContainers, pick("", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Decided/x")},
 	} {
 		if mark.value != "" {
@@ -124,6 +124,12 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	}
 	if next(8) == 1 {
 		pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"
+	}
+	pod.Spec.HostNetwork = next(4) == 1
+	for i := range pod.Status.InitContainerStatuses {
+		if next(2) == 1 {
+			pod.Status.InitContainerStatuses[i].State = podtest.Running("init").State
+		}
 	}
 	pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
 	for i := range next(5) {
@@ -141,6 +147,9 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 				variable.Value, variable.ValueFrom = "", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
 			}
 			container.Env = append(container.Env, variable)
+		}
+		if next(4) == 1 {
+			container.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: int32(next(2)) * 8080}}
 		}
 		if mount := pick("", "/app", "/quick-exit", "/usr/local"); mount != "" {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: mount, SubPath: "s"})

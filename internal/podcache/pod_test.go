@@ -54,7 +54,7 @@ func fullPod() *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", RestartPolicy: corev1.RestartPolicyOnFailure, TerminationGracePeriodSeconds: ptr.To[int64](5),
 			ActiveDeadlineSeconds: ptr.To[int64](600), ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}, {Name: "nic"}},
-			ServiceAccountName: "etl", Volumes: []corev1.Volume{{Name: "data"}}, Hostname: "host",
+			HostNetwork: true, ServiceAccountName: "etl", Volumes: []corev1.Volume{{Name: "data"}}, Hostname: "host",
 			InitContainers: []corev1.Container{
 				{Name: "setup", Image: "setup:v1"},
 				{Name: "retry", Image: "retry:v1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules},
@@ -117,12 +117,12 @@ func TestPodHasFieldsThatAreRead(t *testing.T) {
 	proxy.VolumeMounts = []corev1.VolumeMount{{MountPath: "/data"}, {MountPath: "/opt/bin"}}
 	proxy.VolumeDevices = []corev1.VolumeDevice{{DevicePath: "/dev/xvda"}}
 	status := &want.Status
-	status.Message, status.PodIP, status.HostIP, status.QOSClass, status.InitContainerStatuses = "", "", "", "", nil
+	status.Message, status.PodIP, status.HostIP, status.QOSClass, status.InitContainerStatuses = "", "", "", "", []corev1.ContainerStatus{{}}
 	status.Conditions = []corev1.PodCondition{status.Conditions[1], status.Conditions[4]}
 	ended, runs := &status.ContainerStatuses[0], &status.ContainerStatuses[1]
 	ended.Image, ended.ImageID = "", ""
 	ended.State.Terminated.Reason, ended.State.Terminated.Message, ended.State.Terminated.ContainerID = "", "", ""
-	runs.Ready, runs.Started, runs.LastTerminationState = false, nil, corev1.ContainerState{}
+	runs.Ready, runs.Started, runs.LastTerminationState.Terminated = false, nil, &corev1.ContainerStateTerminated{}
 	status.ContainerStatuses[2].State.Waiting.Message = ""
 	cached := newTestPod(t, pod)
 	got, err := cached.Decode()
