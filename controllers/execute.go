@@ -99,6 +99,9 @@ func (r *PodReconciler) execute(ctx context.Context, snapshot plan.Snapshot, dec
 		if write.Mark != nil {
 			r.states.marked(snapshot.Pod, applied.Pod)
 		}
+		if write.Mode == v1alpha1.ModeCRR {
+			r.states.requested(snapshot.Pod, write.Attempt)
+		}
 		e.done = append(e.done, executedWrite{write, applied.Result == terminator.Changed})
 	}
 	return e

@@ -63,6 +63,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.states.precedesCRR(snapshot) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	r.states.complete(&snapshot)
 	decision, execution := r.act(ctx, snapshot)
 	r.states.record(resolved, decision, execution)

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,8 @@ type podState struct {
 	markedAt    time.Time // when the pod was marked last
 	markSlot    time.Time // the time that its namespace's limit has reserved for the next mark
 	markVersion string    // the resourceVersion that the last mark gave the pod
+	crr         int       // the attempt of the last CRR, or zero
+	crrAt       time.Time // when it was created
 	endsByPhase bool      // the pod is marked to end by its phase
 	unanswered  bool      // the admission policy may not decide the pod's outcome, and the operator has not
 	substituted bool      // instead of by a declared mode
@@ -106,6 +109,9 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done ex
 			s.reporter.event(resolved.Pod, corev1.EventTypeWarning, warning.Reason, warning.Message, warning.Policy)
 		}
 	}
+	if decision.OrderNotKept != "" && len(done.done) > 0 && addTo(&state.warned, warningID(resolve.Warning{Reason: v1alpha1.ReasonOrderNotKept})) {
+		s.reporter.event(resolved.Pod, corev1.EventTypeWarning, v1alpha1.ReasonOrderNotKept, decision.OrderNotKept, state.first())
+	}
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
@@ -125,7 +131,24 @@ func (s *podStates) marked(before, pod *corev1.Pod) {
 	state.markedAt, state.markVersion = now, pod.ResourceVersion
 }
 
-// cacheLag bounds how long the operator waits for the cache to have a mark.
+// requested remembers the attempt of a new CRR.
+func (s *podStates) requested(pod *corev1.Pod, attempt int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.stateOf(pod)
+	state.crr, state.crrAt = attempt, s.clock.Now()
+}
+
+// precedesCRR reports whether the snapshot is older than the pod's last CRR. A decision could create another one for its containers.
+func (s *podStates) precedesCRR(snapshot plan.Snapshot) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
+	return state != nil && state.uid == snapshot.Pod.UID && state.crr != 0 && s.clock.Since(state.crrAt) < cacheLag &&
+		!slices.ContainsFunc(snapshot.Attempts, func(a plan.Attempt) bool { return a.Mode == v1alpha1.ModeCRR && a.Number == state.crr })
+}
+
+// cacheLag bounds how long the operator waits for the cache to have a mark, or a CRR.
 const cacheLag = 30 * time.Second
 
 // precedesMark reports whether the cached pod is older than its last mark, so that a decision about it would repeat the mark.
@@ -143,7 +166,7 @@ func (s *podStates) precedesMark(pod *corev1.Pod) bool {
 // recordMark records whether the pod ends by its phase, and who decides its outcome. A stale cache takes nothing back.
 func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision, done execution) {
 	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
-	state.unanswered = state.unanswered || plan.OutcomeUndecided(pod)
+	state.unanswered = state.unanswered || plan.OutcomeUndecided(pod) || !state.known && plan.MainsRecorded(pod)
 	for _, write := range done.done {
 		if write.Mark != nil {
 			state.endsByPhase, state.substituted = write.Mark.Phase() != "", len(decision.Substitutions) > 0
@@ -253,6 +276,13 @@ func (s *podStates) left(key types.NamespacedName) leaving {
 		return leaving{wait: wait}
 	}
 	return leaving{read: true, uid: state.uid}
+}
+
+// missed makes the operator read a pod that had failed before it came into the cache.
+func (s *podStates) missed(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stateOf(pod).unanswered = true
 }
 
 // gone forgets a pod that no longer exists.

@@ -356,7 +356,7 @@ func TestStuckPodsGauge(t *testing.T) {
 func TestDecisionEvents(t *testing.T) {
 	failure := failureOf("proxy", "it had not ended")
 	fallback := terminating(v1alpha1.ModeImage)
-	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
+	fallback.Reason, fallback.Failures, fallback.Restarts = v1alpha1.ReasonFallback, []plan.Failure{failure}, 2
 	retry := stuck(failure)
 	retry.Writes = []plan.Write{{Mode: v1alpha1.ModeCRR, Containers: []string{"proxy"}, Attempt: 2}}
 	for name, tc := range map[string]struct {
@@ -370,7 +370,7 @@ func TestDecisionEvents(t *testing.T) {
 		},
 		"fallback with failure and risk": {[]plan.Decision{fallback}, []string{
 			"Warning Fallback batch/job-1: ending proxy by mode Image (it had not ended) [SidecarTerminationPolicy/mesh]",
-			"Warning BackoffLimitRisk batch/job-1: mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
+			"Warning BackoffLimitRisk batch/job-1: under restartPolicy OnFailure, up to 2 restarts of sidecars count towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
 		}},
 		"stuck once": {[]plan.Decision{stuck(failure), stuck(failure)}, []string{
 			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",

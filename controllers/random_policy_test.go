@@ -37,7 +37,7 @@ import (
 const (
 	// acceptedValues is how many random values the API server must accept for each field, and maxTries how many it may deny.
 	acceptedValues = 3
-	maxTries       = 1000
+	maxTries       = 2000
 )
 
 // anyOf fills values of the type with one of these.
@@ -55,7 +55,7 @@ func words[T ~string]() func(*T, randfill.Continue) {
 func fillerOf(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(0.5).NumElements(0, 2).Funcs(
 		words[string](), words[v1alpha1.ContainerName](), words[v1alpha1.QuickExitPath](),
-		anyOf[int32](0, 1, 3, 30, -1, 86400, math.MaxInt32, math.MinInt32),
+		anyOf[int32](0, 1, 2, 3, 30, 100, -1, 86400, math.MaxInt32, math.MinInt32),
 		anyOf(v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, "", "Kill"),
 		anyOf(v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect, "", "Sometimes"),
 		anyOf(v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled, "", "Never"),

@@ -75,9 +75,9 @@ func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decis
 	case acted:
 		r.event(pod, corev1.EventTypeNormal, decision.Reason, decision.Message, policy)
 	}
-	if acted && decision.BackoffLimitRisk {
-		r.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk,
-			"mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit", policy)
+	if acted && decision.Restarts > 0 {
+		r.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk, fmt.Sprintf(
+			"under restartPolicy OnFailure, up to %d restarts of sidecars count towards the Job's backoffLimit", decision.Restarts), policy)
 	}
 }
 

@@ -108,6 +108,14 @@ type TerminationSettings struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
+
+	// terminationOrder orders the ends of a pod's sidecars: one with a higher value ends after those with a lower one have ended, such as a
+	// proxy with 100 after the log shipper that sends through it. Modes CRR and Image keep the order. PodPhase ends all at once, and is used
+	// last for sidecars that others wait for. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	TerminationOrder *int32 `json:"terminationOrder,omitempty"`
 }
 
 // Sidecar declares one container as a sidecar.

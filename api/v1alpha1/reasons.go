@@ -94,9 +94,11 @@ const (
 	// ReasonDecidedTooLate means that the pod reads Failed although its main containers have succeeded: admission policy
 	// sidecar-termination-outcome was not at work, and the kubelet was faster than the operator.
 	ReasonDecidedTooLate Reason = "DecidedTooLate"
-	// ReasonBackoffLimitRisk means that mode Image restarts a container of a pod with restartPolicy OnFailure, which counts
-	// towards its Job's backoffLimit.
+	// ReasonBackoffLimitRisk means that ending the sidecars of a pod with restartPolicy OnFailure restarts some, which counts towards its
+	// Job's backoffLimit.
 	ReasonBackoffLimitRisk Reason = "BackoffLimitRisk"
+	// ReasonOrderNotKept means that the pod's phase ends sidecars at once that terminationOrder separates.
+	ReasonOrderNotKept Reason = "OrderNotKept"
 )
 
 // Reasons why a mode cannot be used.

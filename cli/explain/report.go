@@ -190,6 +190,9 @@ func settingLines(c *explain.Container) []string {
 	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
 		lines = append(lines, settingLine(c, "drain", time.Duration(drain.Value)*time.Second, drain.Origin))
 	}
+	if order := s.TerminationOrder; order.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine(c, "order", order.Value, order.Origin))
+	}
 	if deadline := s.TerminationDeadlineSeconds; deadline.Source != resolve.SourceDefault {
 		lines = append(lines, settingLine(c, "deadline", time.Duration(deadline.Value)*time.Second, deadline.Origin))
 	}

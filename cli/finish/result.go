@@ -74,8 +74,8 @@ func (r *podResult) describe(decision plan.Decision) {
 			r.Message += ", with phase " + string(r.Phase)
 		}
 	}
-	if decision.BackoffLimitRisk {
-		r.Message += "; each restart counts towards the backoffLimit of the Job"
+	if decision.Restarts > 0 {
+		r.Message += fmt.Sprintf("; up to %d restarts count towards the backoffLimit of the Job", decision.Restarts)
 	}
 }
 

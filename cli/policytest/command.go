@@ -155,10 +155,11 @@ func (f *testFile) run(ctx context.Context, now func() time.Time, c testCase) (r
 // valuesOf returns the values of a container by the field of a test file. Only a sidecar has settings.
 func valuesOf(container explain.Container) map[string]string {
 	values := map[string]string{
-		"role": string(container.Role), "declaredBy": container.DeclaredBy, "mode": "", "image": "", "exitCodePolicy": "", "drainSeconds": "",
+		"role": string(container.Role), "declaredBy": container.DeclaredBy, "mode": "", "image": "", "exitCodePolicy": "", "drainSeconds": "", "terminationOrder": "",
 	}
 	if s := container.Settings; s != nil {
 		values["image"], values["exitCodePolicy"], values["drainSeconds"] = s.Image.Value, string(s.ExitCodePolicy.Value), fmt.Sprint(s.DrainSeconds.Value)
+		values["terminationOrder"] = fmt.Sprint(s.TerminationOrder.Value)
 		// The pod has one kind of node, so there is one entry.
 		if modes := s.Nodes[0].Modes; len(modes) > 0 {
 			values["mode"] = string(modes[0])

@@ -223,6 +223,17 @@ func TestFindings(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image, w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = "quick-exit:v1", nil, corev1.RestartPolicyOnFailure
 		}, []string{"Note BackoffLimitRisk "}},
+		"two that mode CRR stops one after the other": {func(w *fixture) {
+			w.policy(mode(v1alpha1.ModeCRR), "main", "proxy")
+			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "work"})
+			w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = ptr.To(int32(1)), corev1.RestartPolicyOnFailure
+		}, []string{"Problem BackoffLimitRisk "}},
+		"order that OpenKruise keeps": {ordered(nil), nil},
+		"order that nothing keeps":    {ordered(func(w *fixture) { w.cluster.Kruise = ptr.To(false) }), []string{"Warning OrderNotKept "}},
+		"order that an image keeps": {ordered(func(w *fixture) {
+			w.cluster.Kruise, w.operator.Resolve.Image = ptr.To(false), "quick-exit:v1"
+		}), nil},
+		"order that OpenKruise may keep": {ordered(func(w *fixture) { w.cluster.Kruise = nil }), nil},
 		"command not covered": {uncovered(mode(v1alpha1.ModeImage)), []string{"Warning CommandNotCovered proxy"}},
 		"command not covered, no fallback": {
 			uncovered(only(v1alpha1.ModeImage)), []string{"Problem CommandNotCovered proxy"},
@@ -436,6 +447,17 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// ordered declares that proxy ends after logs.
+func ordered(change func(*fixture)) func(*fixture) {
+	return func(w *fixture) {
+		w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs", Command: []string{"/usr/bin/envoy"}})
+		w.policy(func(s *v1alpha1.PolicySpec) { s.Sidecars[1].TerminationOrder = ptr.To(int32(100)) }, "logs", "proxy")
+		if change != nil {
+			change(w)
+		}
+	}
+}
+
 // TestOriginsOfSettings has one setting from each place.
 func TestOriginsOfSettings(t *testing.T) {
 	w := newFixture()
@@ -443,7 +465,7 @@ func TestOriginsOfSettings(t *testing.T) {
 	w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
 	w.policy(func(s *v1alpha1.PolicySpec) {
 		s.Mode, s.DrainSeconds = v1alpha1.ModeCRR, ptr.To(int32(3))
-		s.Sidecars[0].DrainSeconds = ptr.To(int32(5))
+		s.Sidecars[0].DrainSeconds, s.Sidecars[0].TerminationOrder = ptr.To(int32(5)), ptr.To(int32(100))
 	}, "proxy")
 	w.policy(func(s *v1alpha1.PolicySpec) { s.TerminationDeadlineSeconds = ptr.To(int32(60)) }, "proxy")
 	container := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1]
@@ -455,6 +477,7 @@ func TestOriginsOfSettings(t *testing.T) {
 		QuickExitPaths:             explain.Setting[[]string]{Value: []string{"default"}, Origin: explain.Origin{Source: resolve.SourceDefault}},
 		ExitCodePolicy:             explain.Setting[v1alpha1.ExitCodePolicy]{Value: v1alpha1.ExitCodePolicyRespect, Origin: explain.Origin{Source: resolve.SourceEnvironment}},
 		DrainSeconds:               explain.Setting[int64]{Value: 5, Origin: explain.Origin{Source: resolve.SourceEntry, Policy: first}},
+		TerminationOrder:           explain.Setting[int32]{Value: 100, Origin: explain.Origin{Source: resolve.SourceEntry, Policy: first}},
 		TerminationDeadlineSeconds: explain.Setting[int64]{Value: 60, Origin: explain.Origin{Source: resolve.SourcePolicy, Policy: second}},
 		Fallback:                   explain.Setting[v1alpha1.Fallback]{Value: v1alpha1.FallbackEnabled, Origin: explain.Origin{Source: resolve.SourceDefault}},
 	}

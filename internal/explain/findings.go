@@ -118,13 +118,7 @@ func (x *explainer) checkDecision() {
 		}
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
-	if d.BackoffLimitRisk {
-		swapped := 0
-		for _, write := range d.Writes {
-			swapped += len(write.Images)
-		}
-		x.backoffLimitRisk(swapped)
-	}
+	x.backoffLimitRisk(d.Restarts)
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}

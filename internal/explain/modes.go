@@ -122,7 +122,7 @@ func whenMainsEnd(pod *corev1.Pod, view resolve.View, exitCode int32) *corev1.Po
 
 // checkModes finds node types where no mode is usable, or not the declared one, and the risks of mode Image.
 func (x *explainer) checkModes(report Report) {
-	swapped := 0
+	swapped, stopped, others := 0, 0, 0
 	for i := range report.Containers {
 		container := &report.Containers[i]
 		if container.Settings == nil {
@@ -131,11 +131,38 @@ func (x *explainer) checkModes(report Report) {
 		nodes := container.Settings.Nodes
 		x.noUsableMode(container.Name, nodes)
 		x.substituted(container.Name, nodes)
-		if slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }) {
+		switch {
+		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }):
 			swapped++
+		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeCRR }):
+			stopped++
+		default:
+			others++
 		}
 	}
-	x.backoffLimitRisk(swapped)
+	if x.Pod.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
+		x.backoffLimitRisk(plan.Restarts(swapped, stopped, others))
+	}
+	x.orderNotKept()
+}
+
+// orderNotKept finds a terminationOrder that the only node type of the pod, or every real node, does not keep.
+func (x *explainer) orderNotKept() {
+	if !IsJobType(x.Pod.Pod) || len(x.view.Mains) == 0 {
+		return
+	}
+	why := ""
+	for _, on := range x.nodes() {
+		if !on.certain && on.NodeKind != plan.NodeReal {
+			continue
+		}
+		if why = plan.OrderNotKept(x.snapshotOn(on, 0)); why == "" {
+			return
+		}
+	}
+	if why != "" {
+		x.add(SeverityWarning, v1alpha1.ReasonOrderNotKept, "", "%s", why)
+	}
 }
 
 // canAvoidRestart reports whether a mode other than Image is possible. Virtual nodes support no other mode.
@@ -200,25 +227,26 @@ func severityOf(reason v1alpha1.Reason) Severity {
 	return SeverityWarning
 }
 
-// backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.
-func (x *explainer) backoffLimitRisk(swapped int) {
-	tried := slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode == v1alpha1.ModeImage })
-	if swapped == 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || tried {
+// backoffLimitRisk compares the restarts that ending the sidecars adds with the Job's backoffLimit.
+func (x *explainer) backoffLimitRisk(added int) {
+	tried := slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode != v1alpha1.ModePodPhase })
+	if added == 0 || tried {
 		return
 	}
-	restarts := swapped
+	restarts := added
 	for _, status := range x.Pod.Pod.Status.ContainerStatuses {
 		restarts += int(status.RestartCount)
 	}
-	switch limit := x.BackoffLimit; {
-	case limit == nil:
-		x.add(SeverityNote, v1alpha1.ReasonBackoffLimitRisk, "",
-			"mode Image restarts each sidecar once; under restartPolicy OnFailure this counts towards the backoffLimit of a Job")
-	case restarts >= int(*limit):
-		x.add(SeverityProblem, v1alpha1.ReasonBackoffLimitRisk, "",
-			"mode Image raises the restarts to %d; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", restarts, *limit)
-	default:
-		x.add(SeverityWarning, v1alpha1.ReasonBackoffLimitRisk, "",
-			"mode Image adds %d to the restarts; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", swapped, *limit)
+	severity, limit := SeverityWarning, "the backoffLimit of a Job"
+	switch {
+	case x.BackoffLimit == nil:
+		severity = SeverityNote
+	case restarts >= int(*x.BackoffLimit):
+		severity = SeverityProblem
 	}
+	if x.BackoffLimit != nil {
+		limit = fmt.Sprintf("its backoffLimit, %d", *x.BackoffLimit)
+	}
+	x.add(severity, v1alpha1.ReasonBackoffLimitRisk, "",
+		"ending the sidecars may raise the restarts to %d; under restartPolicy OnFailure a Job fails when they reach %s", restarts, limit)
 }

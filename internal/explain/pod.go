@@ -176,6 +176,7 @@ func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
 		QuickExitPaths:             settingFrom(sidecar.QuickExitPaths.Entries(), from.QuickExitPaths),
 		ExitCodePolicy:             settingFrom(sidecar.ExitCodePolicy, from.ExitCodePolicy),
 		DrainSeconds:               settingFrom(int64(sidecar.Drain/time.Second), from.Drain),
+		TerminationOrder:           settingFrom(sidecar.Order, from.Order),
 		TerminationDeadlineSeconds: settingFrom(int64(sidecar.Timeout/time.Second), from.Timeout),
 		Fallback:                   settingFrom(sidecar.Fallback, from.Fallback),
 		Nodes:                      x.nodeModes(sidecar),

@@ -109,6 +109,7 @@ type Settings struct {
 	QuickExitPaths             Setting[[]string]                `json:"quickExitPaths"`
 	ExitCodePolicy             Setting[v1alpha1.ExitCodePolicy] `json:"exitCodePolicy"`
 	DrainSeconds               Setting[int64]                   `json:"drainSeconds"`
+	TerminationOrder           Setting[int32]                   `json:"terminationOrder"`
 	TerminationDeadlineSeconds Setting[int64]                   `json:"terminationDeadlineSeconds"`
 	Fallback                   Setting[v1alpha1.Fallback]       `json:"fallback"`
 	// Nodes has one entry for each node type that the pod may run on.

@@ -43,7 +43,8 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 //
 //   - CRR goes first: the pod stays Running until its sidecar has ended.
 //   - PodPhase needs nothing in the container and no restart. The pod no longer counts for quotas while its sidecars run, so it
-//     goes last by the operator's flag, and where a claim of a resource would be released too early.
+//     goes last by the operator's flag, where claims of resources or ports of the host would be released too early, and for a sidecar that
+//     others wait for by their terminationOrder. It goes first for several sidecars that the kubelet would restart one after the other.
 //   - Image goes last, because its restart counts towards the Job's backoffLimit.
 //
 // Where an exit code that must be ignored would count, Image goes first, because it leaves exit code 0: a Job's podFailurePolicy sees
@@ -54,8 +55,10 @@ func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 	switch {
 	case counts && !respected(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
-	case s.Capabilities.PodPhase == PodPhaseLastResort, len(s.Pod.Spec.ResourceClaims) > 0:
+	case s.Capabilities.PodPhase == PodPhaseLastResort, s.releasedTooEarly(), s.othersWait(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
+	case s.endTogether():
+		return []v1alpha1.Mode{v1alpha1.ModePodPhase, v1alpha1.ModeCRR, v1alpha1.ModeImage}
 	}
 	return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
 }

@@ -276,27 +276,38 @@ func TestSubstitutions(t *testing.T) {
 	}
 }
 
-func TestBackoffLimitRisk(t *testing.T) {
-	tests := map[string]struct {
-		policy  corev1.RestartPolicy
-		mode    v1alpha1.Mode
-		changes func(*plan.Snapshot)
-		want    bool
-	}{
-		"a swapped image adds a restart that counts under OnFailure": {onFailure, image, withoutKruise, true},
-		"restarts do not count under Never":                          {never, image, withoutKruise, false},
-		"a phase adds no restart":                                    {onFailure, podPhase, withoutKruise, false},
-		"no risk without an action":                                  {onFailure, image, attempted(swap("proxy")), false},
+func TestRestarts(t *testing.T) {
+	two := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("logs", changes...), sidecar("proxy", changes...))
 	}
-	for name, test := range tests {
+	for name, test := range map[string]struct {
+		policy   corev1.RestartPolicy
+		sidecars []resolve.Sidecar
+		changes  func(*plan.Snapshot)
+		want     int
+	}{
+		"a swapped image restarts its container": {onFailure, two(mode(image)), withoutKruise, 2},
+		"restarts do not count under Never":      {never, two(mode(image)), withoutKruise, 0},
+		"a phase restarts none":                  {onFailure, two(mode(podPhase)), withoutKruise, 0},
+		"Auto restarts none":                     {onFailure, two(), attempted(), 0},
+		"the last of two that a CRR stops":       {onFailure, two(mode(crr)), attempted(), 1},
+		"one that a CRR stops before the other":  {onFailure, sidecarsOf(sidecar("logs"), sidecar("proxy", order(1))), attempted(), 1},
+		"one CRR, one new image":                 {onFailure, sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy", mode(image))), attempted(), 2},
+		"no risk without a write":                {onFailure, two(mode(image)), attempted(swap("logs", "proxy")), 0},
+		"a single one, which ends with the pod":  {onFailure, sidecarsOf(sidecar("proxy", mode(crr)), sidecar("logs")), endedFirst("logs"), 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			pod := finishedMain(test.policy, running("proxy"))
-			s := observed(pod, oneProxy(mode(test.mode)), test.changes)
-			if got := plan.Next(s, done).BackoffLimitRisk; got != test.want {
-				t.Errorf("BackoffLimitRisk: got %t, want %t", got, test.want)
+			s := observed(finishedMain(test.policy, running("logs"), running("proxy")), test.sidecars, test.changes)
+			if decision := plan.Next(s, done); decision.Restarts != test.want {
+				t.Errorf("got %d, want %d: %+v", decision.Restarts, test.want, briefly(decision))
 			}
 		})
 	}
+}
+
+// endedFirst is a pod whose container has ended before.
+func endedFirst(name string) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { endContainers(s, name) }
 }
 
 // TestAutoTriesEachMode finds a mode that the order of mode Auto lacks, or that nothing says when to use.

@@ -155,6 +155,10 @@ func sidecar(name string, changes ...func(*resolve.Sidecar)) resolve.Sidecar {
 }
 
 func mode(m v1alpha1.Mode) func(*resolve.Sidecar) { return func(t *resolve.Sidecar) { t.Mode = m } }
+func order(value int32) func(*resolve.Sidecar) {
+	return func(t *resolve.Sidecar) { t.Order = value }
+}
+
 func drain(d time.Duration) func(*resolve.Sidecar) {
 	return func(t *resolve.Sidecar) { t.Drain = d }
 }
@@ -370,10 +374,12 @@ type brief struct {
 	Writes  []string
 	Requeue time.Duration
 	Waits   bool
+	// Unordered is true where the decision says that the terminationOrder is not kept.
+	Unordered bool
 }
 
 func briefly(d plan.Decision) brief {
-	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits}
+	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits, Unordered: d.OrderNotKept != ""}
 	if mark := markOf(d); mark != nil {
 		b.Mark = describeMark(*mark)
 	}
@@ -432,6 +438,11 @@ func inProgress(requeue time.Duration) brief {
 
 func terminating(actions ...string) brief {
 	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Writes: actions}
+}
+
+func unordered(b brief) brief {
+	b.Unordered = true
+	return b
 }
 
 func fallingBack(actions ...string) brief {

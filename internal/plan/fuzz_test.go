@@ -126,7 +126,7 @@ func fuzzContainers(next func(int) int, s *plan.Snapshot) []string {
 			}
 			sidecar.Image = pick(quickExit, "")
 			sidecar.QuickExitPaths = quickexit.CoverageOf([][]string{nil, {"default", "/app/server"}, {"*"}, {"/app/server"}, {"server"}}[next(5)]...)
-			sidecar.Drain = time.Duration(next(3)) * 20 * time.Second
+			sidecar.Drain, sidecar.Order = time.Duration(next(3))*20*time.Second, int32(next(3))
 		}))
 	}
 	return names

@@ -23,7 +23,7 @@ type invariant func(plan.Snapshot, time.Time, plan.Decision) string
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	for _, check := range []invariant{
 		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, marksOnlyWhatItMay, marksInAdvanceOnly, marksStoppedOnly, recordsOnlySuccess,
-		endsByTheOutcome, usesModesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings, skipsDeniedModes, requeues,
+		endsByTheOutcome, usesModesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings, skipsDeniedModes, keepsOrder, requeues,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -376,17 +376,42 @@ func eachSidecar(s plan.Snapshot, d plan.Decision, check func(plan.Write, resolv
 }
 
 // usesModesWithinLimits: each mode is used only where the node and the operator's flags allow it. Where the phase is the last resort,
-// by the operator's flag, a resource claim or a failed main container, it ends only sidecars that declare it or cannot be swapped.
+// by the operator's flag, a resource claim or a failed main container, it ends only sidecars that declare it or cannot be swapped, and those
+// that would have to end after them.
 func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	lastResort := s.Capabilities.PodPhase == plan.PodPhaseLastResort || len(s.Pod.Spec.ResourceClaims) > 0 || hasFailed(s)
 	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
 		switch {
 		case action.Mode == podPhase && !mayEndByPhase(s, sidecar):
 			return "against the operator's limits"
-		case action.Mode == podPhase && lastResort && sidecar.Mode != podPhase && canSwap(s, sidecar):
+		case action.Mode == podPhase && lastResort && sidecar.Mode != podPhase && canSwap(s, sidecar) && !endsAfterOther(s, action, sidecar):
 			return "it can be swapped"
 		case action.Mode == crr && (s.Node != plan.NodeReal || !s.Capabilities.CRR || !s.Capabilities.CRRServed || s.Capabilities.NamespacesOnly):
 			return "there is no Kruise"
+		}
+		return ""
+	})
+}
+
+func endsAfterOther(s plan.Snapshot, action plan.Write, sidecar resolve.Sidecar) bool {
+	return slices.ContainsFunc(action.Containers, func(name string) bool { return s.View.Sidecar(name).Order < sidecar.Order })
+}
+
+// keepsOrder: a CRR or a new image ends no sidecar while one with a lower terminationOrder runs that could be swapped, and on which nothing has
+// been tried yet. What has been tried on a sidecar may be repeated.
+func keepsOrder(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	tried := func(name string) bool {
+		return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { _, covers := a.RestartCounts[name]; return covers })
+	}
+	return eachSidecar(s, d, func(action plan.Write, sidecar resolve.Sidecar) string {
+		if action.Mode == podPhase || tried(sidecar.Container) {
+			return ""
+		}
+		for _, other := range s.View.Sidecars {
+			if other.Order < sidecar.Order && status(s.Pod, other.Container).State.Running != nil && !tried(other.Container) && other.Mode != podPhase &&
+				!hasQuickExitImage(s, other.Container) && canSwap(s, other) && other.ExitCodePolicy == v1alpha1.ExitCodePolicyIgnore {
+				return other.Container + " has not ended"
+			}
 		}
 		return ""
 	})

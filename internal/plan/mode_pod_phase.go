@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,15 @@ func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 		return unusable{v1alpha1.ReasonMarking, "the pod has lost its mark, and was marked too often in a short time"}
 	}
 	return s.denied(v1alpha1.ModePodPhase)
+}
+
+// releasedTooEarly reports whether somebody else gets what the pod's sidecars still use when its phase is terminal: a claimed device, or ports of
+// the node, which its kubelet then refuses to the Job's next pod.
+func (s *situation) releasedTooEarly() bool {
+	spec := s.Pod.Spec
+	return len(spec.ResourceClaims) > 0 || spec.HostNetwork || slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+	})
 }
 
 // maxGrace is the longest grace period of a pod whose phase ends the sidecar.
@@ -91,10 +101,11 @@ func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: isBeingCreated(name)}
 		case sp.live && (sp.crrLive || sp.swapLive):
 			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
-		case respected(sp.sidecar):
-			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
-				Message: fmt.Sprintf("container %s has exitCodePolicy Respect and has not ended, so the pod cannot end by its phase", name)}
 		}
+	}
+	if i := slices.IndexFunc(p.open, respected); i >= 0 {
+		return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
+			Message: fmt.Sprintf("container %s has exitCodePolicy Respect and has not ended, so the pod cannot end by its phase", p.open[i].Container)}
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func (s *situation) complete(d Decision) Decision {
 	for _, write := range d.Writes {
 		// A CRR may end without a change of the pod.
 		s.lookAgain(write.Timeout)
+		if write.Mark != nil && write.Mark.Phase() != "" {
+			d.OrderNotKept = s.orderNotKept()
+		}
 	}
 	d.MainsDone, d.SidecarsEnded, d.MarkWaits = s.mainsDone, s.sidecarsEnded(), s.markWaits
 	d.Tried, d.TriedNumber = Tried(s.Attempts)
@@ -83,7 +86,8 @@ type situation struct {
 	now       time.Time
 	mainsDone time.Time
 	open      []resolve.Sidecar // sidecars that have not ended
-	due       []resolve.Sidecar // open sidecars that have drained
+	due       []resolve.Sidecar // open sidecars that have drained, and whose turn it is
+	lastOrder int32             // the highest terminationOrder of an open sidecar
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
@@ -105,15 +109,7 @@ func newSituation(snapshot Snapshot, now time.Time) *situation {
 	if attempt := s.phaseAttempt(); attempt != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *attempt)
 	}
-	for _, sidecar := range s.View.Sidecars {
-		if s.ended(sidecar.Container) {
-			continue
-		}
-		s.open = append(s.open, sidecar)
-		if s.untilDue(sidecar) <= 0 {
-			s.due = append(s.due, sidecar)
-		}
-	}
+	s.setDue()
 	return s
 }
 
@@ -316,13 +312,20 @@ func (s *situation) untilNextDue() time.Duration {
 	return next
 }
 
-// untilDue returns how much longer the sidecar drains; zero or less means that it is due. A sidecar without a drain is
-// due even where the operator's clock is behind the node's.
+// untilDue returns how much longer the sidecar drains; zero or less means that it has drained. A sidecar without a drain has,
+// even where the operator's clock is behind the node's. Where the kubelet restarts containers, the longest drain is that of all: a sidecar that
+// ends before would run again meanwhile, and its restart would count towards the Job's backoffLimit.
 func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
-	if sidecar.Drain == 0 {
+	longest := sidecar.Drain
+	if s.restarts() {
+		for _, other := range s.open {
+			longest = max(longest, other.Drain)
+		}
+	}
+	if longest == 0 {
 		return 0
 	}
-	return s.drained(sidecar).Sub(s.now)
+	return s.drainsSince().Add(longest).Sub(s.now)
 }
 
 // drained returns when the sidecar has drained.

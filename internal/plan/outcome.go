@@ -105,11 +105,12 @@ func (s *situation) keepInjected(mark *Mark) {
 	mark.End = orderedEnds[min(slices.Index(orderedEnds, mark.End), slices.Index(orderedEnds, markedInAdvance(s.Pod)))]
 }
 
-// endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, needs
-// no other end than the pod has, unless a sidecar drains: the pod was marked when nothing declared it, or its drain.
+// endInAdvance is what may end the pod without another write. A main container that has failed, or a record that the operator makes, is no
+// reason for another end than the pod has, unless a sidecar drains: the pod was marked when nothing declared its drain.
 func (s *situation) endInAdvance() string {
+	hasSidecars := len(IgnoredExitCodes(s.Pod)) > 0 || markedInAdvance(s.Pod) != ""
 	switch {
-	case IsMarked(s.Pod) && (s.outcome() != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
+	case IsMarked(s.Pod) && hasSidecars && (s.outcome() != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
 		return markedInAdvance(s.Pod)
 	case s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && s.endsInAdvance():
 		return v1alpha1.EndPodPhase

@@ -36,6 +36,8 @@ type process struct {
 	begun, ended time.Time
 	runs, stops  int
 	restarts     int32
+	hadTurn      bool  // it did not run at some time after the main containers were done
+	stopped      int32 // restarts when it was stopped first
 	onDeath      []func()
 }
 
@@ -188,6 +190,38 @@ func (k *kubelet) mustRun(p *process) bool {
 	}))
 }
 
+// takeTurns notes which sidecars do not run although every main container is done.
+func (k *kubelet) takeTurns() {
+	view := k.m.view()
+	if slices.ContainsFunc(view.Mains, func(name string) bool { p := k.process(name); return p.state != "dead" || k.restarts(p) }) {
+		return
+	}
+	for _, p := range k.processes {
+		p.hadTurn = p.hadTurn || !p.isAlive() && p.state != ""
+	}
+}
+
+// mustEndBefore returns the sidecar that must end before this one by its terminationOrder, or "". An attempt to end it may have failed, and the
+// phase ends all sidecars at once.
+func (k *kubelet) mustEndBefore(p *process) string {
+	view := k.m.view()
+	own := view.Sidecar(p.name)
+	if own == nil || k.terminal != "" || k.killed != "" {
+		return ""
+	}
+	for _, other := range view.Sidecars {
+		before := k.process(other.Container)
+		expired := slices.ContainsFunc(k.m.crrs, func(r *modelCRR) bool {
+			_, covers := r.attempt.RestartCounts[before.name]
+			return covers && (!r.attempt.Finished.IsZero() || !k.m.now.Before(r.attempt.Started.Add(r.deadline)))
+		})
+		if other.Order < own.Order && before.isAlive() && !before.hadTurn && !expired {
+			return before.name
+		}
+	}
+	return ""
+}
+
 // backOff starts the container again: the first time perhaps at once.
 func (k *kubelet) backOff(p *process) {
 	p.state = "backoff"
@@ -268,6 +302,12 @@ func (k *kubelet) stop(p *process, then func()) {
 	if k.mustRun(p) {
 		k.m.fail("%s is stopped, although it or a main container runs or it drains", p.name)
 	}
+	if before := k.mustEndBefore(p); before != "" {
+		k.m.fail("%s is stopped before %s has ended", p.name, before)
+	}
+	if p.stops == 0 {
+		p.stopped = p.restarts
+	}
 	if p.stops++; p.stops > 1 && k.m.scenario.virtual {
 		k.m.fail("%s is stopped twice", p.name)
 	}
@@ -285,6 +325,7 @@ func (k *kubelet) stop(p *process, then func()) {
 func (k *kubelet) died(p *process, code int32) {
 	k.m.say("node", "%s exits %d", p.name, code)
 	p.state, p.code, p.ended = "dead", code, k.m.now
+	k.takeTurns()
 	callbacks := p.onDeath
 	p.onDeath = nil
 	k.report()

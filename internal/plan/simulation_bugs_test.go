@@ -165,6 +165,12 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
+	"ends sidecars in no order": {sees: func(s *plan.Snapshot) {
+		s.View.Sidecars = slices.Clone(s.View.Sidecars)
+		for i := range s.View.Sidecars {
+			s.View.Sidecars[i].Order = 0
+		}
+	}},
 	"waits for as long as the node's clock is ahead": {believes: func(sinceEnd time.Duration) bool { return sinceEnd >= minute }},
 	"takes the answer of a stale cache for a denial": {believes: func(time.Duration) bool { return true }},
 	"does not requeue": withoutRequeue(func(plan.Snapshot) bool { return true }),

@@ -172,14 +172,21 @@ func (m *model) checkWrite(before, after *corev1.Pod) {
 	case isMarked(after) && slices.Contains(plan.IgnoredExitCodes(after), "main"):
 		m.fail("the exit code of the main container does not count")
 	}
+	restarts := 0
 	for i := range after.Spec.Containers {
 		c := &after.Spec.Containers[i]
 		was, is := status(before, c.Name), status(after, c.Name)
+		if p := m.kubelet.process(c.Name); p.stops > 0 && !isTerminal(after) {
+			restarts += int(max(is.RestartCount-p.stopped, 0))
+		}
 		end := was.State.Terminated
 		if is.RestartCount < was.RestartCount || end != nil && is.RestartCount > was.RestartCount && c.Image == is.Image && was.Image == is.Image &&
 			!restartsAfter(after.Spec.RestartPolicy, c, end.ExitCode) {
 			m.fail("%s restarts: %d restarts become %d", c.Name, was.RestartCount, is.RestartCount)
 		}
+	}
+	if m.scenario.policy == onFailure && restarts > m.scenario.mayCount {
+		m.fail("%d restarts of stopped sidecars count towards the Job's backoffLimit", restarts)
 	}
 }
 
@@ -380,11 +387,11 @@ type operator struct {
 	seen     *corev1.Pod // the pod in its cache
 	seenCRRs []plan.Attempt
 	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs. The operator waits until its cache
-	// has markVersion, the version of the pod's last mark.
-	seenVersion, seenCRRsVersion, markVersion int
-	mainsRan                                  bool
-	drainsSince, phaseSince, markedAt, wakeAt time.Time
-	marks                                     []time.Time
+	// has markVersion, the version of the pod's last mark, and crrVersion, that of its last CRR.
+	seenVersion, seenCRRsVersion, markVersion, crrVersion int
+	mainsRan                                              bool
+	drainsSince, phaseSince, markedAt, wakeAt             time.Time
+	marks                                                 []time.Time
 	// denied are the modes whose writes were denied in this reconcile.
 	denied map[v1alpha1.Mode]string
 
@@ -492,7 +499,7 @@ func (o *operator) snapshot() plan.Snapshot {
 func (o *operator) reconcile() {
 	o.denied = nil
 	for range 4 {
-		if o.seen == nil || o.down || o.seenVersion < o.markVersion {
+		if o.seen == nil || o.down || o.seenVersion < o.markVersion || o.seenCRRsVersion < o.crrVersion {
 			return
 		}
 		s := o.snapshot()
@@ -575,6 +582,8 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 		case scenario.crashes && o.m.random.IntN(2) == 0:
 			o.restart()
 			return false
+		case write.Mode == crr:
+			o.crrVersion = o.m.crrsVersion
 		case write.Mark != nil:
 			o.marks, o.markedAt, o.markVersion = append(o.marks, o.m.now), o.m.now, o.m.version
 		}

@@ -80,6 +80,8 @@ type simulation struct {
 	alone bool
 	// smooth means that no attempt may fail.
 	smooth bool
+	// mayCount bounds the restarts of stopped sidecars that count towards the Job's backoffLimit.
+	mayCount int
 	// maxWrites bounds the writes of the operator, marks included, except the one after OpenKruise has stopped the sidecars.
 	maxWrites int
 }
@@ -180,6 +182,27 @@ func simulations() map[string]simulation {
 			{manner: deaf, sidecar: sidecar("c", append(changes, drain(2*minute))...)},
 		}
 	}
+	inOrder := func(a, b, c manner, changes ...func(*resolve.Sidecar)) []simulated {
+		all := three([3]manner{a, b, c}, changes...)
+		all[1].sidecar.Order, all[2].sidecar.Order = 50, 100
+		return all
+	}
+	inNoOrder := func(all []simulated) []simulated {
+		for i := range all {
+			all[i].sidecar.Order = 0
+		}
+		return all
+	}
+	firstDrains := func(all []simulated) []simulated {
+		all[0].sidecar.Drain = minute
+		return all
+	}
+	declared := func(all []simulated) (sidecars []resolve.Sidecar) {
+		for _, s := range all {
+			sidecars = append(sidecars, s.sidecar)
+		}
+		return sidecars
+	}
 	withWorker := func(m manner) []simulated {
 		return append(one(m), simulated{manner: slow, sidecar: sidecar("worker")})
 	}
@@ -188,8 +211,8 @@ func simulations() map[string]simulation {
 	all := map[string]simulation{
 		// Whose exit code counts.
 		"Respect: exit code 7 fails the pod":                         {policy: never, sidecars: one(rude, respect), kruise: true, want: failed, maxWrites: 1},
-		"Respect, restarting sidecar, no image: stuck after one CRR": {policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1},
-		"Respect, declared Image, restarting sidecar: exits 0":       {policy: onFailure, sidecars: one(rude, respect, mode(image)), kruise: true, want: succeeded, maxWrites: 1, smooth: true},
+		"Respect, restarting sidecar, no image: stuck after one CRR": {policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, mayCount: 1, maxWrites: 1},
+		"Respect, declared Image, restarting sidecar: exits 0":       {policy: onFailure, sidecars: one(rude, respect, mode(image)), kruise: true, want: succeeded, mayCount: 1, maxWrites: 1, smooth: true},
 		"exit codes now count":                                       {policy: never, sidecars: one(rude), edits: later(oneProxy(respect)), kruise: true, want: failed, maxWrites: 3, smooth: true},
 		"exit codes no longer count":                                 {policy: never, sidecars: one(rude, respect), edits: later(oneProxy()), kruise: true, want: succeeded, maxWrites: 2, smooth: true},
 		"a drain is declared later":                                  {policy: never, sidecars: one(rude), edits: later(oneProxy(drain(minute))), want: succeeded, maxWrites: 3, smooth: true},
@@ -208,7 +231,7 @@ func simulations() map[string]simulation {
 			edits: []edit{{-forever, oneProxy()}, {5 * time.Second, append(oneProxy(), sidecar("worker", drain(minute)))}},
 		},
 		"a swapped sidecar becomes a main container": {
-			policy: onFailure, kruise: true, edits: []edit{{10 * time.Second, oneProxy()}}, want: succeeded, maxWrites: 4, smooth: true,
+			policy: onFailure, kruise: true, edits: []edit{{10 * time.Second, oneProxy()}}, want: succeeded, mayCount: 1, maxWrites: 4, smooth: true,
 			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(image))}, {manner: deaf, sidecar: sidecar("proxy")}},
 		},
 		"a drain is cut short": {policy: never, sidecars: one(rude, drain(10*minute)), edits: []edit{{30 * time.Second, oneProxy()}}, want: succeeded, maxWrites: 2, smooth: true},
@@ -281,7 +304,7 @@ func simulations() map[string]simulation {
 		"the policy goes when the main has ended":           {policy: never, sidecars: drains(), kruise: true, away: span{3 * time.Second, forever}, want: succeeded, maxWrites: 6},
 		"the policy goes when the pod has finished":         {policy: never, sidecars: one(rude), away: span{15 * time.Second, forever}, want: succeeded, maxWrites: 1, smooth: true},
 		"the policy is away when the main ends":             {policy: never, sidecars: one(rude), away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 2, smooth: true},
-		"the policy is away when the main ends, Kruise":     {policy: onFailure, sidecars: one(rude), kruise: true, away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, maxWrites: 4},
+		"the policy is away when the main ends, Kruise":     {policy: onFailure, sidecars: one(rude), kruise: true, away: span{-10 * time.Second, 10 * time.Second}, want: succeeded, mayCount: 1, maxWrites: 4},
 		"the policy comes when the pod has finished":        {policy: never, sidecars: one(rude), away: until(10 * minute), want: succeeded, maxWrites: 2, smooth: true},
 		"marks are denied at first":                         {policy: never, sidecars: one(crashing), deniesMarks: until(-10 * time.Second), want: succeeded, maxWrites: 1, smooth: true},
 		"marks are denied until the main has ended":         {policy: onFailure, sidecars: one(rude, noImage), deniesMarks: until(5 * minute), want: succeeded, maxWrites: 3, smooth: true},
@@ -329,6 +352,37 @@ func simulations() map[string]simulation {
 		"one ends, one crash-loops, one drains": {
 			policy: onFailure, kruise: true, want: succeeded, maxWrites: 5,
 			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: crashing, sidecar: sidecar("b")}, {manner: rude, sidecar: sidecar("c", drain(minute))}},
+		},
+
+		// terminationOrder: b ends after a, and c after both.
+		"order":                        {policy: never, kruise: true, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 4, smooth: true},
+		"order, OnFailure":             {policy: onFailure, kruise: true, sidecars: inOrder(polite, deaf, polite), want: succeeded, mayCount: 3, maxWrites: 8},
+		"order, all restart":           {policy: onFailure, kruise: true, sidecars: inOrder(rude, rude, rude), want: succeeded, mayCount: 3, maxWrites: 8},
+		"order, Respect":               {policy: never, kruise: true, sidecars: inOrder(polite, rude, polite, respect), want: failed, maxWrites: 3, smooth: true},
+		"order, virtual node":          {policy: never, virtual: true, sidecars: inOrder(rude, deaf, polite), want: succeeded, maxWrites: 6, smooth: true},
+		"order, virtual, OnFailure":    {policy: onFailure, virtual: true, sidecars: inOrder(rude, deaf, flaky), want: succeeded, mayCount: 3, maxWrites: 6, smooth: true},
+		"order, no Kruise":             {policy: never, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 4, smooth: true},
+		"order, no Kruise, OnFailure":  {policy: onFailure, sidecars: inOrder(deaf, rude, rude), want: succeeded, mayCount: 3, maxWrites: 4, smooth: true},
+		"order, only the phase":        {policy: never, sidecars: inOrder(rude, polite, deaf, noImage), want: succeeded, maxWrites: 1, smooth: true},
+		"order, only the phase, drain": {policy: never, sidecars: inOrder(rude, polite, deaf, noImage, drain(minute)), want: succeeded, maxWrites: 2, smooth: true},
+		"order, drain":                 {policy: never, kruise: true, sidecars: inOrder(rude, polite, rude, drain(minute)), want: succeeded, maxWrites: 4, smooth: true},
+		"order, first one drains":      {policy: never, sidecars: firstDrains(inOrder(rude, polite, rude)), want: succeeded, maxWrites: 4, smooth: true},
+		"order, crash-looping":         {policy: onFailure, kruise: true, sidecars: inOrder(crashing, polite, rude), want: succeeded, maxWrites: 8},
+		"order, never started":         {policy: onFailure, kruise: true, sidecars: inOrder(unpullably, polite, rude), want: succeeded, maxWrites: 8},
+		"order, silent daemon":         {policy: never, kruise: true, silentFor: forever, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 8},
+		"order, CRRs are denied":       {policy: never, kruise: true, denies: always, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 4, smooth: true},
+		"order, failed main":           {policy: never, mainExits: []int32{3}, kruise: true, sidecars: inOrder(deaf, rude, polite), want: failed, alone: true, maxWrites: 4, smooth: true},
+		"order, policy away":           {policy: never, kruise: true, away: always, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 6, smooth: true},
+		"order, found late":            {policy: never, kruise: true, lateBy: minute, sidecars: inOrder(rude, polite, rude), want: succeeded, maxWrites: 4, smooth: true},
+		"order, declared later":        {policy: never, kruise: true, sidecars: inNoOrder(inOrder(rude, polite, rude)), edits: later(declared(inOrder(rude, polite, rude))), want: succeeded, maxWrites: 5, smooth: true},
+		"order, no longer declared":    {policy: never, kruise: true, sidecars: inOrder(deaf, polite, rude), edits: []edit{{10 * time.Second, declared(inNoOrder(inOrder(deaf, polite, rude)))}}, want: succeeded, maxWrites: 4, smooth: true},
+		"order, each by its own mode": {
+			policy: never, kruise: true, want: succeeded, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(image))}, {manner: rude, sidecar: sidecar("b", order(50))}, {manner: rude, sidecar: sidecar("c", mode(podPhase), order(100))}},
+		},
+		"order, PodPhase is declared first": {
+			policy: never, kruise: true, want: succeeded, maxWrites: 2, smooth: true,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(podPhase))}, {manner: rude, sidecar: sidecar("b", order(50))}, {manner: rude, sidecar: sidecar("c", order(100))}},
 		},
 
 		// The main container fails.
@@ -544,7 +598,7 @@ func TestSimulationOperatorDown(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(downSeeds) {
 				s := scenario
-				s.downAfter, s.endThemselves, s.smooth, s.stale = 1+int(seed%3), true, false, seed%2 == 1
+				s.downAfter, s.endThemselves, s.smooth, s.stale, s.mayCount = 1+int(seed%3), true, false, seed%2 == 1, int(horizon)
 				m := newModel(s, seed)
 				m.simulate()
 				m.judgeAlone()

@@ -221,8 +221,10 @@ type Decision struct {
 	// Failures and Substitutions are sorted by container.
 	Failures      []Failure
 	Substitutions []Substitution
-	// BackoffLimitRisk is true when mode Image adds a restart that counts towards the Job's backoffLimit.
-	BackoffLimitRisk bool
+	// OrderNotKept is why a write ends sidecars at once that their terminationOrder separates, or empty.
+	OrderNotKept string
+	// Restarts is how many restarts the writes cause that may count towards the Job's backoffLimit.
+	Restarts int
 }
 
 // Ends returns the writes that end sidecars.

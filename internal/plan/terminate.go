@@ -31,6 +31,8 @@ type sidecarPlan struct {
 	// swapLive a swapped image, with neither a written phase.
 	live, crrLive, swapLive bool
 	wakeAt                  time.Time
+	// phaseUsable means that mode PodPhase could be used as well.
+	phaseUsable bool
 	// starting means that the kubelet is creating the container.
 	starting bool
 	// stuck is why no usable mode is left, or empty. Its CRR may be repeated at retryAt, unless that is zero.
@@ -78,6 +80,9 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 		return sp
 	case next >= 0:
 		sp.mode = chain[next].Mode
+		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool {
+			return o.Usable() && o.Mode == v1alpha1.ModePodPhase && !history.failed[o.Mode]
+		})
 	case exhausted && !history.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
 		// Repeating helps for a CRR only: the daemon may be back.
 		if sp.retryAt = history.retryAt; !s.now.Before(sp.retryAt) {
@@ -168,7 +173,18 @@ func (p podPlan) split() (direct, byPhase []sidecarPlan) {
 			direct = append(direct, sp)
 		}
 	}
-	return direct, byPhase
+	if len(byPhase) == 0 {
+		return direct, nil
+	}
+	// What waits for a sidecar that the phase ends must not end before it.
+	first := slices.MinFunc(byPhase, func(a, b sidecarPlan) int { return cmp.Compare(a.sidecar.Order, b.sidecar.Order) }).sidecar.Order
+	waits := func(sp sidecarPlan) bool { return sp.sidecar.Order > first && sp.phaseUsable }
+	for _, sp := range direct {
+		if waits(sp) {
+			byPhase = append(byPhase, sp)
+		}
+	}
+	return slices.DeleteFunc(direct, waits), byPhase
 }
 
 func isBeingCreated(container string) string {
@@ -217,8 +233,7 @@ func (p podPlan) explainWrites(d *Decision) {
 	if len(d.Writes) == 0 {
 		return
 	}
-	d.BackoffLimitRisk = p.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
-		slices.ContainsFunc(d.Writes, func(a Write) bool { return a.Mode == v1alpha1.ModeImage })
+	d.Restarts = p.restartsBy(d.Writes)
 	if d.Stage == StageStuck {
 		return
 	}
@@ -227,6 +242,34 @@ func (p podPlan) explainWrites(d *Decision) {
 		d.Reason = v1alpha1.ReasonFallback
 	}
 	d.Message = "main containers are done; ending " + DescribeWrites(d.Writes)
+}
+
+// restartsBy returns how many restarts may count towards the Job's backoffLimit: each new image restarts its container, and the kubelet restarts what
+// OpenKruise has stopped until the last sidecar has ended.
+func (s *situation) restartsBy(writes []Write) int {
+	if s.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return 0
+	}
+	swapped, stopped := 0, 0
+	for _, write := range writes {
+		switch write.Mode {
+		case v1alpha1.ModeImage:
+			swapped += len(write.Containers)
+		case v1alpha1.ModeCRR:
+			stopped += len(write.Containers)
+		case v1alpha1.ModePodPhase, v1alpha1.ModeAuto:
+		}
+	}
+	return Restarts(swapped, stopped, len(s.open)-swapped-stopped)
+}
+
+// Restarts returns how many restarts may count towards the backoffLimit of a Job with restartPolicy OnFailure if so many sidecars get a new image,
+// OpenKruise stops so many, and others run on.
+func Restarts(swapped, stopped, others int) int {
+	if stopped > 0 && swapped+others == 0 {
+		stopped-- // the pod has finished when the last one is stopped
+	}
+	return swapped + stopped
 }
 
 // DescribeWrites names the containers that the actions end and the mode of each.

@@ -50,8 +50,10 @@ type Sidecar struct {
 	QuickExitPaths quickexit.Coverage
 	ExitCodePolicy v1alpha1.ExitCodePolicy
 	Drain          time.Duration
-	Timeout        time.Duration
-	Fallback       v1alpha1.Fallback
+	// Order is terminationOrder.
+	Order    int32
+	Timeout  time.Duration
+	Fallback v1alpha1.Fallback
 	// Origins say where each setting comes from.
 	Origins Origins
 	// DeclaredBy is what declares the container a sidecar: SourcePolicy, SourceEnvironment or SourceAnnotation.

@@ -32,7 +32,7 @@ type Origin struct {
 
 // Origins say where each setting of a sidecar comes from.
 type Origins struct {
-	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Timeout, Fallback Origin
+	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Order, Timeout, Fallback Origin
 }
 
 // layer is the settings of one place.
@@ -82,6 +82,7 @@ const (
 	image
 	exitCodePolicy
 	drainSeconds
+	terminationOrder
 	terminationDeadlineSeconds
 	fallback
 	numberOfFields
@@ -103,6 +104,9 @@ var fields = [numberOfFields]struct {
 	}},
 	drainSeconds: {"drainSeconds", func(l layer) bool { return l.settings.DrainSeconds != nil }, func(a, b layer) bool {
 		return *a.settings.DrainSeconds == *b.settings.DrainSeconds
+	}},
+	terminationOrder: {"terminationOrder", func(l layer) bool { return l.settings.TerminationOrder != nil }, func(a, b layer) bool {
+		return *a.settings.TerminationOrder == *b.settings.TerminationOrder
 	}},
 	terminationDeadlineSeconds: {"terminationDeadlineSeconds", func(l layer) bool { return l.deadline != nil }, func(a, b layer) bool {
 		return *a.deadline == *b.deadline
@@ -126,7 +130,7 @@ func merge(container string, all []layer) Sidecar {
 	origins := Origins{}
 	for field, origin := range [numberOfFields]*Origin{
 		mode: &origins.Mode, image: &origins.Image, exitCodePolicy: &origins.ExitCodePolicy, drainSeconds: &origins.Drain,
-		terminationDeadlineSeconds: &origins.Timeout, fallback: &origins.Fallback,
+		terminationOrder: &origins.Order, terminationDeadlineSeconds: &origins.Timeout, fallback: &origins.Fallback,
 	} {
 		from[field] = firstSetting(all, field)
 		*origin = Origin{from[field].source, from[field].policy}
@@ -143,6 +147,9 @@ func merge(container string, all []layer) Sidecar {
 	}
 	if drain := from[drainSeconds].settings.DrainSeconds; drain != nil {
 		s.Drain = time.Duration(*drain) * time.Second
+	}
+	if order := from[terminationOrder].settings.TerminationOrder; order != nil {
+		s.Order = *order
 	}
 	if deadline := from[terminationDeadlineSeconds].deadline; deadline != nil {
 		s.Timeout = time.Duration(*deadline) * time.Second

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// setDue finds the sidecars that have not ended, and those of them that are due: they have drained, and each sidecar with a lower
+// terminationOrder has had its turn. What has been tried on a sidecar is not taken back.
+func (s *situation) setDue() {
+	for _, sidecar := range s.View.Sidecars {
+		if !s.ended(sidecar.Container) {
+			s.open = append(s.open, sidecar)
+			s.lastOrder = max(s.lastOrder, sidecar.Order)
+		}
+	}
+	current := s.lastOrder
+	for _, sidecar := range s.open {
+		if sidecar.Order < current && !s.hadTurn(sidecar) {
+			current = sidecar.Order
+		}
+	}
+	for _, sidecar := range s.open {
+		if s.untilDue(sidecar) <= 0 && (sidecar.Order <= current || s.tried(sidecar)) {
+			s.due = append(s.due, sidecar)
+		}
+	}
+}
+
+// hadTurn reports whether sidecars with a higher terminationOrder no longer wait for this one: it has ended once, or the pod's phase is
+// to end all sidecars at once.
+func (s *situation) hadTurn(sidecar resolve.Sidecar) bool {
+	if s.endedOnce(sidecar) {
+		return true
+	}
+	history, chain := s.history(sidecar), s.fallbackChain(sidecar)
+	next := nextOption(chain, history)
+	return s.untilDue(sidecar) <= 0 && len(history.live) == 0 && next >= 0 && chain[next].Mode == v1alpha1.ModePodPhase
+}
+
+// endedOnce reports whether the sidecar, since it has drained, does not run and is not about to, has been stopped, or has outlived an attempt to
+// stop it.
+func (s *situation) endedOnce(sidecar resolve.Sidecar) bool {
+	status := statusOf(s.Pod, sidecar.Container)
+	switch {
+	case s.mainsDone.IsZero() || s.untilDue(sidecar) > 0:
+		return false
+	case !isStarting(status) && status.State.Running == nil:
+		return true
+	}
+	history := s.history(sidecar)
+	return slices.ContainsFunc(history.failures, func(f Failure) bool { return f.Mode != v1alpha1.ModePodPhase }) ||
+		slices.ContainsFunc(history.live, func(a *Attempt) bool {
+			return a.Mode == v1alpha1.ModePodPhase || a.Stopped || s.cameBack(*a, sidecar.Container)
+		})
+}
+
+// tried reports whether a CRR or a swapped image was to end the sidecar.
+func (s *situation) tried(sidecar resolve.Sidecar) bool {
+	return slices.ContainsFunc(s.Attempts, func(a Attempt) bool {
+		return a.Mode != v1alpha1.ModePodPhase && a.covers(sidecar.Container) && !s.beforeRestartOfAll(&a)
+	})
+}
+
+// othersWait reports whether a sidecar with a higher terminationOrder waits for this one.
+func (s *situation) othersWait(sidecar resolve.Sidecar) bool {
+	return sidecar.Order < s.lastOrder && !s.endedOnce(sidecar)
+}
+
+// endTogether reports whether the pod's phase should end the sidecars at once. Where the kubelet restarts containers, OpenKruise would stop one
+// after the other, and each restart before the last end counts towards the Job's backoffLimit. Without the admission policy, so does the restart
+// of a single one, before the operator has seen its end.
+func (s *situation) endTogether() bool {
+	byOther := func(sidecar resolve.Sidecar) bool {
+		return sidecar.Mode != v1alpha1.ModeAuto && sidecar.Mode != v1alpha1.ModePodPhase || s.phaseCannotEnd(sidecar)
+	}
+	return s.restarts() && (len(s.View.Sidecars) > 1 || OutcomeUndecided(s.Pod)) && !slices.ContainsFunc(s.View.Sidecars, byOther)
+}
+
+// orderNotKept returns why the pod's phase would end sidecars at once that terminationOrder separates, or "".
+func (s *situation) orderNotKept() string {
+	for _, sidecar := range s.open {
+		chain := s.fallbackChain(sidecar)
+		first := slices.IndexFunc(chain, ModeOption.Usable)
+		if !s.othersWait(sidecar) || first < 0 || chain[first].Mode != v1alpha1.ModePodPhase {
+			continue
+		}
+		var others []string
+		for _, option := range chain[:first] {
+			others = append(others, fmt.Sprintf("%s: %s", option.Mode, option.Message))
+		}
+		why := "it is declared"
+		if len(others) > 0 {
+			why = strings.Join(others, "; ")
+		}
+		return fmt.Sprintf("terminationOrder is not kept: mode PodPhase ends all sidecars at once, and is the only one for container %s (%s)", sidecar.Container, why)
+	}
+	return ""
+}
+
+// OrderNotKept returns why the terminationOrder of the pod's sidecars would not be kept, or "" where it would.
+func OrderNotKept(snapshot Snapshot) string {
+	return newSituation(snapshot, time.Time{}).orderNotKept()
+}
