@@ -13,6 +13,8 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -30,11 +32,26 @@ import (
 // run runs the operator until the context ends.
 func run(ctx context.Context, operator settings.Operator) error {
 	ctrl.SetLogger(newLogger(operator.Log, os.Stderr))
-	mgr, err := newManager(operator)
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find a cluster: %w", err)
+	}
+	// Priority and fairness protects the API server; a client-side limit would only delay terminations.
+	config.QPS = -1
+	options := controllers.Options{Operator: operator, Clock: clock.RealClock{}}
+	var lock resourcelock.Interface
+	if operator.Lease.Name != "" {
+		observed, err := newLease(config, operator.Lease)
+		if err != nil {
+			return fmt.Errorf("set up leader election: %w", err)
+		}
+		lock, options.LedBefore = observed, observed.ledBefore
+	}
+	mgr, err := newManager(config, lock, operator)
 	if err != nil {
 		return err
 	}
-	if err := controllers.Setup(ctx, mgr, controllers.Options{Operator: operator, Clock: clock.RealClock{}}); err != nil {
+	if err := controllers.Setup(ctx, mgr, options); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -49,34 +66,29 @@ func newLogger(options zap.Options, out io.Writer) logr.Logger {
 	return zap.New(zap.UseFlagOptions(&options), zap.WriteTo(safetext.Writer{W: out}))
 }
 
-func newManager(operator settings.Operator) (manager.Manager, error) {
+// newManager returns a manager that leads while it holds the lock. Without a lock it leads at once.
+func newManager(config *rest.Config, lock resourcelock.Interface, operator settings.Operator) (manager.Manager, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w", err)
-	}
-	// Priority and fairness protects the API server; a client-side limit would only delay terminations.
-	config.QPS = -1
 	caches, err := podcache.ManagerOptions(operator.WatchNamespaces...)
 	if err != nil {
 		return nil, fmt.Errorf("set up caches: %w", err)
 	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                        types,
-		MapperProvider:                scheme.NewMapper,
-		Cache:                         caches,
-		NewCache:                      podcache.NewCache,
-		Metrics:                       metricsOptions(operator.Metrics),
-		HealthProbeBindAddress:        operator.ProbeAddress,
-		PprofBindAddress:              operator.PprofAddress,
-		LeaderElection:                operator.Lease.Name != "",
-		LeaderElectionID:              operator.Lease.Name,
-		LeaderElectionNamespace:       operator.Lease.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       &operator.ShutdownTimeout,
+		Scheme:                              types,
+		MapperProvider:                      scheme.NewMapper,
+		Cache:                               caches,
+		NewCache:                            podcache.NewCache,
+		Metrics:                             metricsOptions(operator.Metrics),
+		HealthProbeBindAddress:              operator.ProbeAddress,
+		PprofBindAddress:                    operator.PprofAddress,
+		LeaderElection:                      lock != nil,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionID:                    operator.Lease.Name, // names the metric of leader election
+		LeaderElectionReleaseOnCancel:       true,
+		GracefulShutdownTimeout:             &operator.ShutdownTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)

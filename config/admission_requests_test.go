@@ -92,28 +92,27 @@ func TestAdmissionLimitsKruiseObjects(t *testing.T) {
 	}
 }
 
-// The operator can report events under its own name only, and those of its lease.
+// The operator can report events under its own name only.
 func TestAdmissionLimitsEvents(t *testing.T) {
 	installAdmission(t)
 	admin := as(t, rest.ImpersonationConfig{})
 	_, pod := finishedPod(t, admin)
 	operator := as(t, operatorUser())
-	event := func(reporter, kind string) *eventsv1.Event {
+	event := func(reporter string) *eventsv1.Event {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "event-"}, EventTime: metav1.NowMicro(),
 			ReportingController: reporter, ReportingInstance: "manager-0", Action: "Terminate", Reason: "Terminating", Type: corev1.EventTypeNormal,
-			Regarding: corev1.ObjectReference{Kind: kind, Namespace: pod.Namespace, Name: pod.Name},
+			Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
 		}
 	}
 	const denied = "only events whose reportingController is sidecar-termination-operator"
 	awaitDenied(t, denied, func(ctx context.Context) error {
-		return operator.Create(ctx, event("kubelet", "Pod"), client.DryRunAll)
+		return operator.Create(ctx, event("kubelet"), client.DryRunAll)
 	})
-	requireDenied(t, operator.Create(t.Context(), event(settings.Name, "Pod")), "", "")
-	requireDenied(t, operator.Create(t.Context(), event("manager-0_1", "Lease")), "", "")
-	requireDenied(t, admin.Create(t.Context(), event("kubelet", "Pod")), "", "")
+	requireDenied(t, operator.Create(t.Context(), event(settings.Name)), "", "")
+	requireDenied(t, admin.Create(t.Context(), event("kubelet")), "", "")
 	for reporter, want := range map[string]string{settings.Name: "", "kubelet": denied} {
-		written := event(reporter, "Pod")
+		written := event(reporter)
 		create(t, admin, written)
 		requireDenied(t, operator.Patch(t.Context(), written, patchOf(types.MergePatchType, "series: {count: 2, lastObservedTime: '2026-01-01T00:00:00.000000Z'}")), want, "")
 	}

@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"time"
+
 	"k8s.io/utils/clock"
 
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -12,4 +14,6 @@ import (
 type Options struct {
 	settings.Operator
 	Clock clock.PassiveClock
+	// LedBefore returns until when another process led, or zero if that is unknown. It is called when this process leads.
+	LedBefore func() time.Time
 }

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -216,6 +217,8 @@ var steps = map[string]func(*scripted){
 		}
 	},
 	"restart": func(s *scripted) { clear(s.pods.states.pods) },
+	"lead":    func(s *scripted) { s.lead(podtest.Noon.Add(-time.Minute)) },
+	"resume":  func(s *scripted) { s.lead(podtest.Noon.Add(time.Hour)) },
 	"install": func(s *scripted) { s.labelNamespace(undecidedLabel, ""); s.untilDecided() },
 	"status": func(s *scripted) {
 		s.summarise(s.policy)
@@ -275,6 +278,21 @@ func (s *scripted) now() {
 		s.trace = append(s.trace, "error")
 	} else if s.delay != 0 {
 		s.trace = append(s.trace, "+"+s.delay.String())
+	}
+}
+
+// lead does what a new leader does once, where another led until the time. The trace gets the pods that it enqueues.
+func (s *scripted) lead(until time.Time) {
+	s.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	missed := &missedFailures{reader: s.Client, states: s.pods.states}
+	if err := missed.list(s.Context(), s.namespace, until, queue); err != nil {
+		s.Fatal(err)
+	}
+	for range queue.Len() {
+		request, _ := queue.Get()
+		s.trace = append(s.trace, "enqueue "+request.Name)
 	}
 }
 
@@ -417,14 +435,18 @@ func TestOutcomeDecidedByOperator(t *testing.T) {
 	const marked = "mark (Running proxy PodPhase) "
 	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
-			"PodPhase":                {"PodPhase", "", "now now main now now", marked + "mark " + decided + " +2s"},
-			"OnFailure":               {"PodPhase", "OnFailure", "now now main now now", marked + "mark " + decided + " +2s"},
-			"Image":                   {"Image", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) swap +1m0s mark (Succeeded proxy Decided)"},
-			"proxy ends first":        {"PodPhase", "", "now ended main now", marked + "mark " + decided},
-			"drain":                   {"PodPhase drain", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) +5s mark (Succeeded proxy Decided)"},
-			"installed while running": {"PodPhase", "", "now now install report now main", marked + "(Running proxy PodPhase Running) " + decided},
-			"installed unnoticed":     {"PodPhase", "", "now now install main now", marked + decided + " +2s"},
-			"too late":                {"Image", "", "now main now proxy now events now", "mark (Running proxy) mark (Running proxy Succeeded) (Failed proxy Succeeded) DecidedTooLate"},
+			"PodPhase":                 {"PodPhase", "", "now now main now now", marked + "mark " + decided + " +2s"},
+			"OnFailure":                {"PodPhase", "OnFailure", "now now main now now", marked + "mark " + decided + " +2s"},
+			"Image":                    {"Image", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) swap +1m0s mark (Succeeded proxy Decided)"},
+			"proxy ends first":         {"PodPhase", "", "now ended main now", marked + "mark " + decided},
+			"drain":                    {"PodPhase drain", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) +5s mark (Succeeded proxy Decided)"},
+			"installed while running":  {"PodPhase", "", "now now install report now main", marked + "(Running proxy PodPhase Running) " + decided},
+			"installed unnoticed":      {"PodPhase", "", "now now install main now", marked + decided + " +2s"},
+			"too late":                 {"Image", "", "now main now proxy now events now", "mark (Running proxy) mark (Running proxy Succeeded) (Failed proxy Succeeded) DecidedTooLate"},
+			"restarted, then too late": {"Image", "", "now main now restart now proxy now events", "mark (Running proxy) mark (Running proxy Succeeded) swap +1m0s (Failed proxy Succeeded) Terminating DecidedTooLate"},
+			"away":                     {"Image", "", "now main proxy restart lead now events", "mark (Running proxy) (Failed proxy) enqueue job-1 DecidedTooLate"},
+			"away, main fails":         {"Image", "", "now failure proxy restart lead now events", "mark (Running proxy) (Failed proxy) enqueue job-1"},
+			"failed before":            {"Image", "", "now main proxy restart resume now events", "mark (Running proxy) (Failed proxy)"},
 		},
 		true: {
 			"CRR":           {"CRR", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) create +1m0s mark (Succeeded proxy Decided)"},

@@ -252,6 +252,11 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
 			source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
 	}
+	if r.options.LedBefore != nil {
+		watches = append(watches, &missedFailures{
+			reader: r.reader.live, namespaces: r.options.WatchNamespaces, states: r.states, ledBefore: r.options.LedBefore,
+		})
+	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
 			return err

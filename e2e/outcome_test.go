@@ -245,6 +245,36 @@ func TestOutcomePolicyAway(t *testing.T) {
 	}
 }
 
+// Where the operator decides outcomes, the next one reports a pod that failed while none ran.
+func TestFailureWhileOperatorIsAway(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	test.RestoreWith("deploy")
+	policy := with(v1alpha1.ModeImage)
+	test.Create(policy)
+	if test.ServesOutcomePolicy() {
+		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+	}
+	job := harness.Job("fails-first", corev1.RestartPolicyNever, harness.Sidecar("exit 7"), harness.Main(0))
+	job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(job)
+	var pod *corev1.Pod
+	test.EventuallySeen("the main container of a marked pod to run", harness.StartTimeout, func(seen harness.Seen) error {
+		pods := seen.Pods(job.Name)
+		if len(pods) == 0 || pods[0].Pod.Labels[v1alpha1.LabelOutcome] == "" || pods[0].Container(harness.MainName) == nil {
+			return errors.New(seen.Describe(job.Name))
+		}
+		pod = pods[0].Pod
+		return nil
+	})
+	test.StandInForOperator()
+	gate.Open()
+	test.WaitForFailed(job.Name)
+	test.LocalCluster("deploy")
+	test.WaitForEvent(pod, v1alpha1.ReasonDecidedTooLate)
+}
+
 // Without both admission policies, an outcome may be taken back. Policies say so.
 func TestOutcomeNotDecided(t *testing.T) {
 	harness.Exclusive(t)
