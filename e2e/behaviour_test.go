@@ -175,7 +175,10 @@ func nodeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 			)
 		}
 	}
-	return all
+	// With a terminal phase, the kubelet could refuse the port to the Job's next pod.
+	hostPort := onNode(jobOf(corev1.RestartPolicyNever, harness.ExitsSevenOnTerm), fargateNode)
+	hostPort.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 19000, HostPort: 19000}}
+	return append(all, behaviour{fargateNode + "/host port, Auto", with(v1alpha1.ModeAuto), hostPort, endedByImage})
 }
 
 // jobBehaviours are fields of Jobs.
