@@ -234,7 +234,7 @@ func TestFindings(t *testing.T) {
 			w.cluster.Kruise, w.operator.Resolve.Image = ptr.To(false), "quick-exit:v1"
 		}), nil},
 		"order that OpenKruise may keep": {ordered(func(w *fixture) { w.cluster.Kruise = nil }), nil},
-		"command not covered": {uncovered(mode(v1alpha1.ModeImage)), []string{"Warning CommandNotCovered proxy"}},
+		"command not covered":            {uncovered(mode(v1alpha1.ModeImage)), []string{"Warning CommandNotCovered proxy"}},
 		"command not covered, no fallback": {
 			uncovered(only(v1alpha1.ModeImage)), []string{"Problem CommandNotCovered proxy"},
 		},
