@@ -23,7 +23,7 @@ var toolPresets = map[string]string{
 	"github-arc":     "job",
 	"kuberay":        "",
 	"jobset":         "",
-	"trainer":        "dataset-initializer model-initializer node",
+	"trainer":        "dataset-initializer metrics-collector metrics-logger-and-collector model-initializer node",
 	"kueue":          "",
 }
 

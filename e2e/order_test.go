@@ -63,12 +63,8 @@ func flushes(restartPolicy corev1.RestartPolicy) *batchv1.Job {
 	job := harness.Job("job", restartPolicy, harness.Main(3),
 		harness.Container(pool, "trap 'sleep 2; rm -f /shared/alive; sleep 2; [ -e /shared/alive ] || exit 9; exit 0' TERM; sleep 3600 & wait"),
 		harness.Sidecar("trap 'exit 0' TERM; while :; do touch /shared/alive; sleep 0.2; done"))
+	job = sharing(job)
 	job.Spec.BackoffLimit = ptr.To[int32](6)
-	pod := &job.Spec.Template.Spec
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-	for i := range pod.Containers {
-		pod.Containers[i].VolumeMounts = append(pod.Containers[i].VolumeMounts, corev1.VolumeMount{Name: "shared", MountPath: "/shared"})
-	}
 	return job
 }
 

@@ -55,15 +55,8 @@ func TestReportedJobs(t *testing.T) {
 
 // noticesEnd returns a Job whose sidecar finds a file of the main container, and fails three seconds later.
 func noticesEnd() *batchv1.Job {
-	job := harness.Job("job", corev1.RestartPolicyNever,
-		harness.Container(harness.MainName, "sleep 3; touch /shared/done"), harness.Sidecar("until [ -e /shared/done ]; do sleep 0.2; done; sleep 3; exit 2"))
-	job.Spec.BackoffLimit = ptr.To[int32](0)
-	pod := &job.Spec.Template.Spec
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-	for i := range pod.Containers {
-		pod.Containers[i].VolumeMounts = append(pod.Containers[i].VolumeMounts, corev1.VolumeMount{Name: "shared", MountPath: "/shared"})
-	}
-	return job
+	return sharing(harness.Job("job", corev1.RestartPolicyNever,
+		harness.Container(harness.MainName, "sleep 3; touch /shared/done"), harness.Sidecar("until [ -e /shared/done ]; do sleep 0.2; done; sleep 3; exit 2")))
 }
 
 // failsLiveness returns a Job whose sidecar fails its liveness probe once, about five seconds after its start.

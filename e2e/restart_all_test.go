@@ -1,0 +1,74 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// restartsAllContainers is the first version whose kubelets restart all containers of a pod by a rule (KEP-5532).
+const restartsAllContainers = "1.36"
+
+// TestRestartOfAllContainers restarts all containers of a pod once, by a rule of the main container, or of a native sidecar as in JobSet's
+// in-place restart. Sidecars end after the last run of the main container.
+func TestRestartOfAllContainers(t *testing.T) {
+	harness.Shared(t)
+	if !harness.New(t).KubeletIsAtLeast(restartsAllContainers) {
+		t.Skip("kubelets before 1.36 do not restart all containers of a pod")
+	}
+	for _, mode := range modes {
+		for name, job := range map[string]*batchv1.Job{"main exits": restartedByMain(), "agent exits": restartedByAgent()} {
+			t.Run(string(mode)+", "+name, func(t *testing.T) {
+				t.Parallel()
+				test := harness.New(t)
+				test.Create(with(mode), job.DeepCopy())
+				if main := test.RequireCompleted("job").Container(harness.MainName); main.RestartCount != 1 {
+					test.Errorf("The main container has restarted %d times, want once", main.RestartCount)
+				}
+			})
+		}
+	}
+}
+
+// once restarts all containers when the container exits 75.
+func once(container corev1.Container, policy corev1.ContainerRestartPolicy) corev1.Container {
+	container.RestartPolicy = &policy
+	container.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{75}},
+	}}
+	return container
+}
+
+func restartedByMain() *batchv1.Job {
+	main := harness.Container(harness.MainName, "sleep 2; [ -e /shared/restarted ] && exit 0; touch /shared/restarted; exit 75")
+	return sharing(harness.Job("job", corev1.RestartPolicyNever, once(main, corev1.ContainerRestartPolicyNever), harness.Sidecar(harness.ExitsSevenOnTerm)))
+}
+
+func restartedByAgent() *batchv1.Job {
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Main(8), harness.Sidecar(harness.ExitsSevenOnTerm))
+	agent := harness.Container("agent", "trap 'exit 0' TERM; [ -e /shared/restarted ] || { sleep 3; touch /shared/restarted; exit 75; }; sleep 3600 & wait")
+	job.Spec.Template.Spec.InitContainers = []corev1.Container{once(agent, corev1.ContainerRestartPolicyAlways)}
+	return sharing(job)
+}
+
+// sharing gives all containers a directory, and the Job no second pod.
+func sharing(job *batchv1.Job) *batchv1.Job {
+	job.Spec.BackoffLimit = ptr.To[int32](0)
+	pod := &job.Spec.Template.Spec
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: "shared", MountPath: "/shared"})
+		}
+	}
+	return job
+}
