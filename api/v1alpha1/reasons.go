@@ -97,6 +97,8 @@ const (
 	// ReasonBackoffLimitRisk means that ending the sidecars of a pod with restartPolicy OnFailure restarts some, which counts towards its
 	// Job's backoffLimit.
 	ReasonBackoffLimitRisk Reason = "BackoffLimitRisk"
+	// ReasonDeadlineRisk means that the activeDeadlineSeconds of the pod or its Job may pass before the sidecars have ended.
+	ReasonDeadlineRisk Reason = "DeadlineRisk"
 	// ReasonOrderNotKept means that the pod's phase ends sidecars at once that terminationOrder separates.
 	ReasonOrderNotKept Reason = "OrderNotKept"
 )

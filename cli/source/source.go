@@ -69,6 +69,9 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 	if job != nil {
 		result.Job = job.Name
 		addJob(&result, job.Spec)
+		if seconds, start := job.Spec.ActiveDeadlineSeconds, job.Status.StartTime; seconds != nil && start != nil {
+			result.JobDeadline = start.Add(time.Duration(*seconds) * time.Second)
+		}
 	}
 	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Cluster.Offline && len(pod.Status.ContainerStatuses) == 0

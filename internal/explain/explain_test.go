@@ -304,6 +304,12 @@ func TestFindings(t *testing.T) {
 			w.policy(asIs, "proxy")
 		}, nil},
 		"action just due": {func(w *fixture) { w.live(time.Second, 0); w.policy(asIs, "proxy") }, nil},
+		"draining pod with deadlines": {func(w *fixture) {
+			w.live(30*time.Second, 0)
+			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
+			w.Job, w.JobDeadline = "job", noon.Add(time.Minute)
+			w.Pod.Pod.Status.StartTime, w.Pod.Pod.Spec.ActiveDeadlineSeconds = ptr.To(metav1.NewTime(noon.Add(-time.Hour))), ptr.To[int64](3700)
+		}, []string{"Warning DeadlineRisk ", "Note DeadlineRisk "}},
 		"draining pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")

@@ -119,11 +119,30 @@ func (x *explainer) checkDecision() {
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
 	x.backoffLimitRisk(d.Restarts)
+	x.deadlineRisk()
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}
 	if due := x.overdueBy(); due > overdue {
 		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
+	}
+}
+
+// deadlineRisk says how long the sidecars have until activeDeadlineSeconds pass. Those of a pod that has succeeded change no outcome, but
+// those of its Job do.
+func (x *explainer) deadlineRisk() {
+	if x.decision.MainsDone.IsZero() || x.isFinished() || x.decision.Stage == plan.StageIgnored {
+		return
+	}
+	spec, start := x.Pod.Pod.Spec, x.Pod.Pod.Status.StartTime
+	if spec.ActiveDeadlineSeconds != nil && start != nil {
+		if left := start.Add(time.Duration(*spec.ActiveDeadlineSeconds) * time.Second).Sub(x.now); left > 0 {
+			x.add(SeverityNote, v1alpha1.ReasonDeadlineRisk, "", "the kubelet ends the sidecars in %s, by the pod's activeDeadlineSeconds", Age(left))
+		}
+	}
+	if left := x.JobDeadline.Sub(x.now); left > 0 {
+		x.add(SeverityWarning, v1alpha1.ReasonDeadlineRisk, "",
+			"the activeDeadlineSeconds of Job %s pass in %s; it fails if the sidecars have not ended by then", x.Job, Age(left))
 	}
 }
 

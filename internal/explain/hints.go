@@ -54,6 +54,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore"},
 	v1alpha1.ReasonRestartsAllContainers:       {hint: "remove the rule RestartAllContainers from the sidecar"},
 	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit", lint: true},
+	v1alpha1.ReasonDeadlineRisk:                {hint: "set mode to PodPhase, which ends the pod before its sidecars, or raise activeDeadlineSeconds of the Job"},
 	v1alpha1.ReasonOrderNotKept:                {hint: "install OpenKruise, or set an image that covers the command, or drainSeconds for the sidecars that must end last", lint: true},
 	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true},
 	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},

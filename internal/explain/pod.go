@@ -54,6 +54,8 @@ type Pod struct {
 	Job           string
 	BackoffLimit  *int32
 	FailurePolicy *batchv1.PodFailurePolicy
+	// JobDeadline is when the Job's activeDeadlineSeconds pass, or zero.
+	JobDeadline time.Time
 	// Deletion is nil if nothing deletes the Job.
 	Deletion *Deletion
 	Events   []Event
