@@ -30,8 +30,10 @@ func TestRestartOfAllContainers(t *testing.T) {
 				t.Parallel()
 				test := harness.New(t)
 				test.Create(with(mode), job.DeepCopy())
-				if main := test.RequireCompleted("job").Container(harness.MainName); main.RestartCount != 1 {
-					test.Errorf("The main container has restarted %d times, want once", main.RestartCount)
+				test.WaitForComplete("job")
+				record := test.RequireFinished("job")
+				if main := record.Container(harness.MainName); main.RestartCount != 1 || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
+					test.Errorf("The main container has restarted %d times, want once: %s", main.RestartCount, record.PhaseLog())
 				}
 			})
 		}
