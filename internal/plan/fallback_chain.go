@@ -57,7 +57,7 @@ func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
 	case s.Capabilities.PodPhase == PodPhaseLastResort, s.releasedTooEarly(), s.othersWait(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
-	case s.endTogether():
+	case s.together:
 		return []v1alpha1.Mode{v1alpha1.ModePodPhase, v1alpha1.ModeCRR, v1alpha1.ModeImage}
 	}
 	return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}

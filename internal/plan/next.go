@@ -87,7 +87,10 @@ type situation struct {
 	mainsDone time.Time
 	open      []resolve.Sidecar // sidecars that have not ended
 	due       []resolve.Sidecar // open sidecars that have drained, and whose turn it is
-	lastOrder int32             // the highest terminationOrder of an open sidecar
+	// lastOrder and longestDrain are the highest terminationOrder and the longest drain of open sidecars, and together is endTogether.
+	lastOrder    int32
+	longestDrain time.Duration
+	together     bool
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
@@ -316,16 +319,14 @@ func (s *situation) untilNextDue() time.Duration {
 // even where the operator's clock is behind the node's. Where the kubelet restarts containers, the longest drain is that of all: a sidecar that
 // ends before would run again meanwhile, and its restart would count towards the Job's backoffLimit.
 func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
-	longest := sidecar.Drain
+	drain := sidecar.Drain
 	if s.restarts() {
-		for _, other := range s.open {
-			longest = max(longest, other.Drain)
-		}
+		drain = s.longestDrain
 	}
-	if longest == 0 {
+	if drain == 0 {
 		return 0
 	}
-	return s.drainsSince().Add(longest).Sub(s.now)
+	return s.drainsSince().Add(drain).Sub(s.now)
 }
 
 // drained returns when the sidecar has drained.

@@ -18,9 +18,10 @@ func (s *situation) setDue() {
 	for _, sidecar := range s.View.Sidecars {
 		if !s.ended(sidecar.Container) {
 			s.open = append(s.open, sidecar)
-			s.lastOrder = max(s.lastOrder, sidecar.Order)
+			s.lastOrder, s.longestDrain = max(s.lastOrder, sidecar.Order), max(s.longestDrain, sidecar.Drain)
 		}
 	}
+	s.together = s.endTogether()
 	current := s.lastOrder
 	for _, sidecar := range s.open {
 		if sidecar.Order < current && !s.hadTurn(sidecar) {
