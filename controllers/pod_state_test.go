@@ -357,6 +357,8 @@ func TestDecisionEvents(t *testing.T) {
 	failure := failureOf("proxy", "it had not ended")
 	fallback := terminating(v1alpha1.ModeImage)
 	fallback.Reason, fallback.Failures, fallback.Restarts = v1alpha1.ReasonFallback, []plan.Failure{failure}, 2
+	unordered := terminating(v1alpha1.ModePodPhase)
+	unordered.OrderNotKept = "terminationOrder is not kept"
 	retry := stuck(failure)
 	retry.Writes = []plan.Write{{Mode: v1alpha1.ModeCRR, Containers: []string{"proxy"}, Attempt: 2}}
 	for name, tc := range map[string]struct {
@@ -371,6 +373,11 @@ func TestDecisionEvents(t *testing.T) {
 		"fallback with failure and risk": {[]plan.Decision{fallback}, []string{
 			"Warning Fallback batch/job-1: ending proxy by mode Image (it had not ended) [SidecarTerminationPolicy/mesh]",
 			"Warning BackoffLimitRisk batch/job-1: under restartPolicy OnFailure, up to 2 restarts of sidecars count towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
+		}},
+		"an order that is not kept, once": {[]plan.Decision{unordered, unordered}, []string{
+			"Normal Terminating batch/job-1: ending proxy by mode PodPhase [SidecarTerminationPolicy/mesh]",
+			"Warning OrderNotKept batch/job-1: terminationOrder is not kept [SidecarTerminationPolicy/mesh]",
+			"Normal Terminating batch/job-1: ending proxy by mode PodPhase [SidecarTerminationPolicy/mesh]",
 		}},
 		"stuck once": {[]plan.Decision{stuck(failure), stuck(failure)}, []string{
 			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",
@@ -388,6 +395,26 @@ func TestDecisionEvents(t *testing.T) {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A stale cache that lacks the pod's last CRR must not lead to another one. The operator does not wait for long.
+func TestDecisionWaitsForLastCRR(t *testing.T) {
+	st := newStatesTest(t)
+	pod, other := podtest.New(), podtest.New(func(p *corev1.Pod) { p.UID = "other" })
+	precedes := func(pod *corev1.Pod, numbers ...int) bool {
+		snapshot := plan.Snapshot{Pod: pod}
+		for _, number := range numbers {
+			snapshot.Attempts = append(snapshot.Attempts, plan.Attempt{Mode: v1alpha1.ModeCRR, Number: number})
+		}
+		return st.precedesCRR(snapshot)
+	}
+	before := precedes(pod)
+	st.requested(pod, 2)
+	got := []bool{before, precedes(pod), precedes(pod, 1), precedes(pod, 1, 2), precedes(other)}
+	st.clock.SetTime(st.clock.Now().Add(cacheLag))
+	if diff := cmp.Diff([]bool{false, true, true, false, false, false}, append(got, precedes(pod, 1))); diff != "" {
+		t.Errorf("before, no CRR, the first, both, another pod, later (-want +got):\n%s", diff)
 	}
 }
 
