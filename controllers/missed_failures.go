@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // A new leader reads at most maxMissedPages pages of missedPage pods, which bounds what it holds at once. It repeats a failed list at the
@@ -77,7 +76,7 @@ func (m *missedFailures) list(
 			return err
 		}
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; (plan.OutcomeUndecided(pod) || plan.MainsRecorded(pod)) && endedAfter(pod, since) {
+			if pod := &pods.Items[i]; endedAfter(pod, since) {
 				m.states.missed(pod)
 				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 			}
