@@ -218,7 +218,7 @@ func TestOutcomePolicyAway(t *testing.T) {
 	}
 
 	jobs, gates := start("removed")
-	kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+	removeOutcomePolicy(test)
 	waitForPolicy(test, probe, false)
 	finish(jobs, gates)
 
@@ -252,9 +252,7 @@ func TestFailureWhileOperatorIsAway(t *testing.T) {
 	test.RestoreWith("deploy")
 	policy := with(v1alpha1.ModeImage)
 	test.Create(policy)
-	if test.ServesOutcomePolicy() {
-		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
-	}
+	removeOutcomePolicy(test)
 	job := harness.Job("fails-first", corev1.RestartPolicyNever, harness.Sidecar("exit 7"), harness.Main(0))
 	job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
 	gate := test.Gate(&job.Spec.Template)
@@ -282,9 +280,7 @@ func TestOutcomeNotDecided(t *testing.T) {
 	test.RestoreWith("deploy")
 	policy := with(v1alpha1.ModeAuto)
 	test.Create(policy)
-	if test.ServesOutcomePolicy() {
-		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
-	}
+	removeOutcomePolicy(test)
 	kubectl(test, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", phasePolicy)
 	// The operator reads its admission policies at its start, and every five minutes.
 	test.DeleteOperatorPod()
@@ -295,6 +291,14 @@ func TestOutcomeNotDecided(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// removeOutcomePolicy deletes the admission policy that decides outcomes, if the API server has its kind.
+func removeOutcomePolicy(test *harness.Test) {
+	test.Helper()
+	if test.ServesOutcomePolicy() {
+		kubectl(test, "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", outcomePolicy)
+	}
 }
 
 // waitForPolicy waits until the API server evaluates the admission policy, or no longer does, for the pod's status.

@@ -131,6 +131,9 @@ func (s *situation) waitingFor(container string) string {
 	return fmt.Sprintf("; it is waiting: %s", status.State.Waiting.Reason)
 }
 
+// permits reports whether the mode is usable and has not failed.
+func (h history) permits(o ModeOption) bool { return o.Usable() && !h.failed[o.Mode] }
+
 // hasLive reports whether an attempt of the mode is live.
 func (h history) hasLive(mode v1alpha1.Mode) bool {
 	return slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == mode })

@@ -80,9 +80,7 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 		return sp
 	case next >= 0:
 		sp.mode = chain[next].Mode
-		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool {
-			return o.Usable() && o.Mode == v1alpha1.ModePodPhase && !history.failed[o.Mode]
-		})
+		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && history.permits(o) })
 	case exhausted && !history.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
 		// Repeating helps for a CRR only: the daemon may be back.
 		if sp.retryAt = history.retryAt; !s.now.Before(sp.retryAt) {
@@ -97,7 +95,7 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 
 // nextOption returns the index of the first mode that is usable and has not failed, or -1.
 func nextOption(chain []ModeOption, history history) int {
-	return slices.IndexFunc(chain, func(o ModeOption) bool { return o.Usable() && !history.failed[o.Mode] })
+	return slices.IndexFunc(chain, history.permits)
 }
 
 // allFailed describes a fallback chain whose usable modes have all failed, and names the modes whose writes are denied.
