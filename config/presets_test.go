@@ -27,14 +27,14 @@ var toolPresets = map[string]string{
 	"kueue":          "",
 }
 
-// presets are the presets for sidecars: name, drainSeconds and exitCodePolicy of the sidecar, by directory, which is also the policy's name.
+// presets are the presets for sidecars: name, drainSeconds, terminationOrder and exitCodePolicy of the sidecar, by directory, which is also the policy's name.
 var presets = map[string]string{
-	"istio-proxy":     "istio-proxy,0,Ignore",
-	"linkerd-proxy":   "linkerd-proxy,0,Ignore",
-	"fluent-bit":      "fluent-bit,10,Ignore",
-	"cloud-sql-proxy": "cloud-sql-proxy,0,Ignore",
-	"vault-agent":     "vault-agent,0,Ignore",
-	"dapr":            "daprd,3,Ignore",
+	"istio-proxy":     "istio-proxy,0,100,Ignore",
+	"linkerd-proxy":   "linkerd-proxy,0,100,Ignore",
+	"fluent-bit":      "fluent-bit,10,,Ignore",
+	"cloud-sql-proxy": "cloud-sql-proxy,0,50,Ignore",
+	"vault-agent":     "vault-agent,0,50,Ignore",
+	"dapr":            "daprd,3,,Ignore",
 }
 
 // A preset depends on no flag of the operator, and works on every node. Settings of the policy would apply to sidecars that users add.
@@ -54,7 +54,7 @@ func TestPresets(t *testing.T) {
 		}
 		id := "SidecarTerminationPolicy/" + name
 		requireFields(t, render(t, directory), fields{
-			id + " {range .spec.sidecars[*]}{.name},{.drainSeconds},{.exitCodePolicy} {end}": sidecar,
+			id + " {range .spec.sidecars[*]}{.name},{.drainSeconds},{.terminationOrder},{.exitCodePolicy} {end}": sidecar,
 			id + " {.spec.podSelector}": "{}",
 			id + " {.spec['mode','image','quickExitPaths','exitCodePolicy','drainSeconds']} {.spec.sidecars[*].mode}": "",
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -62,6 +63,29 @@ func TestGenerateName(t *testing.T) {
 			}
 			if len(pod.Pod.Labels) > 0 {
 				t.Errorf("labels contain an unknown name: %v", pod.Pod.Labels)
+			}
+		})
+	}
+}
+
+func TestDeadlineOfStartedJob(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: load-1, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: load, uid: u, controller: true}]}\n" +
+		"spec: {restartPolicy: Never, containers: [{name: main, image: app}]}\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: load, uid: u}\n"
+	const spec = "template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}]}}"
+	const started = "\nstatus: {startTime: '2026-03-01T11:59:00Z'}"
+	for name, tc := range map[string]struct {
+		job  string
+		want time.Time
+	}{
+		"started":     {"spec: {activeDeadlineSeconds: 90, " + spec + "}" + started, time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)},
+		"not started": {"spec: {activeDeadlineSeconds: 90, " + spec + "}", time.Time{}},
+		"no deadline": {"spec: {" + spec + "}" + started, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifests, s := read(t, pod+tc.job)
+			got, err := s.Pod(t.Context(), manifests.Objects[0].Object.(*corev1.Pod))
+			if err != nil || got.Job != "load" || !got.JobDeadline.Equal(tc.want) {
+				t.Errorf("Job %q, deadline %v: %v; want %v", got.Job, got.JobDeadline, err, tc.want)
 			}
 		})
 	}

@@ -21,21 +21,23 @@ import (
 
 // sources are those of Origins.
 type sources struct {
-	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Timeout, Fallback resolve.Source
+	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Order, Timeout, Fallback resolve.Source
 }
 
 func sourcesOf(o resolve.Origins) sources {
-	return sources{o.Mode.Source, o.Image.Source, o.QuickExitPaths.Source, o.ExitCodePolicy.Source, o.Drain.Source, o.Timeout.Source, o.Fallback.Source}
+	return sources{o.Mode.Source, o.Image.Source, o.QuickExitPaths.Source, o.ExitCodePolicy.Source, o.Drain.Source, o.Order.Source, o.Timeout.Source, o.Fallback.Source}
 }
 
 // TestMerging has one value for each field at each level, and takes the levels away from the top.
 func TestMerging(t *testing.T) {
 	entry := v1alpha1.TerminationSettings{
 		Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, DrainSeconds: ptr.To[int32](0),
+		TerminationOrder: ptr.To[int32](0),
 	}
 	own := func(p *v1alpha1.PolicySpec) {
 		p.TerminationSettings = v1alpha1.TerminationSettings{
 			Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, DrainSeconds: ptr.To[int32](22),
+			TerminationOrder: ptr.To[int32](44),
 		}
 		p.Fallback, p.TerminationDeadlineSeconds = v1alpha1.FallbackDisabled, ptr.To[int32](33)
 	}
@@ -53,43 +55,43 @@ func TestMerging(t *testing.T) {
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), own), env: env, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceEntry, Drain: resolve.SourceEntry, Order: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the policy's spec comes second": {
 			spec: spec(own), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Order: 44, Timeout: 33 * time.Second},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Order: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", QuickExitPaths: quickexit.CoverageOf("*"), ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodePolicy: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodePolicy: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Order: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Order: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"no defaults: exit codes are ignored, there is no image": {
 			spec:    spec(),
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Order: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"each field is merged separately": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), func(p *v1alpha1.PolicySpec) { p.Fallback = v1alpha1.FallbackDisabled }),
 			env:  []string{terminate, "true"}, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Order: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
 		},
 		"ignored variables are skipped": {
 			spec: spec(), env: env, options: resolve.Options{IgnoreEnv: true},
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Order: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"mainContainers: the spec applies to every sidecar": {
 			spec: spec(mainContainers("main"), own), env: env,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Order: 44, Timeout: 33 * time.Second},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Order: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}
 	for name, test := range tests {
