@@ -129,7 +129,7 @@ func TestLargestStatusIsAccepted(t *testing.T) {
 	for range 10 {
 		policy.Status.RecentTerminations = append(policy.Status.RecentTerminations, v1alpha1.RecentTermination{
 			Namespace: strings.Repeat("n", 63), Pod: long("job-"), Mode: v1alpha1.ModePodPhase,
-			Outcome: v1alpha1.OutcomeWouldTerminate, DurationMilliseconds: 1<<63 - 1,
+			Outcome: v1alpha1.OutcomeWouldTerminate, DurationMilliseconds: 1<<63 - 1, Time: metav1.NewTime(podtest.Noon),
 		})
 	}
 	for _, kind := range []string{
@@ -140,6 +140,7 @@ func TestLargestStatusIsAccepted(t *testing.T) {
 			LastTransitionTime: metav1.NewTime(podtest.Noon), Message: strings.Repeat("\U0001F600", 1024),
 		})
 	}
+	policy.Status.Mode, policy.Status.Sidecars = strings.Repeat("M", 64), strings.Repeat("s", 256)
 	policy.Status.MatchedPods, policy.Status.TerminatedPods = 1<<31-1, 1<<63-1
 	if err := f.Status().Update(t.Context(), policy); err != nil {
 		t.Error(err)

@@ -243,7 +243,7 @@ func TestStatusCountsPods(t *testing.T) {
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	status := f.untilCounts(policy, counts{})
-	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.ReasonNoPodsMatched) {
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.ReasonIdle) {
 		t.Errorf("Ready is %+v", ready)
 	}
 	pod := f.newPod("job-1", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })

@@ -140,7 +140,7 @@ func TestResultsAreCountedOnce(t *testing.T) {
 	deleted := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: image}
 	ended := func(mode v1alpha1.Mode) rollup.Tally {
 		return rollup.Tally{Terminated: 1, Last: podtest.Noon.Add(time.Second), Recent: []v1alpha1.RecentTermination{
-			{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeTerminated, DurationMilliseconds: 1000},
+			{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeTerminated, DurationMilliseconds: 1000, Time: metav1.NewTime(podtest.Noon.Add(time.Second))},
 		}}
 	}
 	failed := func(mode v1alpha1.Mode) rollup.Tally {

@@ -132,7 +132,7 @@ func (r *reporter) attemptFailed(key types.NamespacedName, state *podState, fail
 // tallyFailure adds a failed attempt to the status of its policy.
 func (r *reporter) tallyFailure(key types.NamespacedName, failed attempt) {
 	r.add(failed.policy, rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{
-		recent(failed.policy, key, failed.mode, v1alpha1.OutcomeFailed, 0),
+		r.recent(failed.policy, key, failed.mode, v1alpha1.OutcomeFailed, 0),
 	}})
 }
 
@@ -151,7 +151,7 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	for _, handle := range state.declaring {
 		policy := handle.Value()
 		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
-			recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
+			r.recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
 		}})
 	}
 }
@@ -168,7 +168,7 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 		r.event(resolved.Pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
 			"nothing was done because the policy's enforcement is DryRun; with Enforce: "+decision.Message, &policy.Ref)
 		r.add(policy.Ref, rollup.Tally{Recent: []v1alpha1.RecentTermination{
-			recent(policy.Ref, client.ObjectKeyFromObject(resolved.Pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
+			r.recent(policy.Ref, client.ObjectKeyFromObject(resolved.Pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
 		}})
 	}
 }
@@ -206,8 +206,13 @@ func (r *reporter) logOf(key types.NamespacedName, state *podState) logr.Logger 
 	return log
 }
 
-func recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mode, outcome v1alpha1.TerminationOutcome, took time.Duration) v1alpha1.RecentTermination {
-	result := v1alpha1.RecentTermination{Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds()}
+// recent returns a result of now, as policies list it.
+func (r *reporter) recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mode, outcome v1alpha1.TerminationOutcome,
+	took time.Duration,
+) v1alpha1.RecentTermination {
+	result := v1alpha1.RecentTermination{
+		Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds(), Time: rollup.Timestamp(r.clock.Now()),
+	}
 	if policy.Kind == resolve.KindCluster {
 		result.Namespace = pod.Namespace
 	}

@@ -25,7 +25,7 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 	policy := with(v1alpha1.ModeCRR, respect)
 	test.Create(policy)
 	test.EventuallyStatus(policy, "the policy to be Ready with no pods", func(status v1alpha1.PolicyStatus) error {
-		return requireReady(status, v1alpha1.ReasonNoPodsMatched)
+		return requireReady(status, v1alpha1.ReasonIdle)
 	})
 
 	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
@@ -49,7 +49,7 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 	}
 	table := strings.Join(strings.Fields(kubectl(test, "get", "stp", "--namespace="+test.Namespace)), " ")
 	for _, part := range []string{
-		"NAME MODE ENFORCEMENT MATCHED TERMINATING TERMINATED STUCK READY REASON AGE", "policy CRR Enforce 0 0 1 0 True",
+		"NAME SIDECARS MODE MATCHED TERMINATING TERMINATED STUCK READY REASON DEGRADED AGE", "policy sidecar CRR 0 0 1 0 True Idle",
 	} {
 		if !strings.Contains(table, part) {
 			test.Errorf("The table is %q, want %q", table, part)

@@ -13,15 +13,17 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cstp,categories=sidecar-termination
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How sidecars are ended, if the policy says so; otherwise Auto"
-// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`,description="Enforce or DryRun"
+// +kubebuilder:printcolumn:name="Sidecars",type=string,JSONPath=`.status.sidecars`,description="Containers that the policy declares as sidecars"
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="How sidecars end as far as the policy says"
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matchedPods`,description="Unfinished pods that the policy matches"
 // +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
 // +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator can act on the policy"
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is ready or not: Enforced, DryRun, NoPodsMatched, InvalidSelector"
-// +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, or a mode cannot be used"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is ready or not: Enforced, DryRun, Idle, InvalidSelector"
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, or a mode cannot be used"
+// +kubebuilder:printcolumn:name="Would-End",type=integer,priority=1,JSONPath=`.status.dryRunPods`,description="Pods whose sidecars would be ended now with enforcement Enforce"
+// +kubebuilder:printcolumn:name="Last",type=date,priority=1,JSONPath=`.status.lastTerminationTime`,description="When a pod last finished after its sidecars were ended"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterSidecarTerminationPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -36,7 +36,7 @@ func TestColumns(t *testing.T) {
 				}
 			})
 			ready := map[string]any{
-				"type": v1alpha1.ConditionReady, "status": "True", "reason": string(v1alpha1.ReasonNoPodsMatched),
+				"type": v1alpha1.ConditionReady, "status": "True", "reason": string(v1alpha1.ReasonIdle),
 				"message": "", "lastTransitionTime": "2026-03-01T12:00:00Z",
 			}
 			if err := unstructured.SetNestedSlice(policy.Object, []any{ready}, "status", "conditions"); err != nil {
@@ -52,7 +52,7 @@ func TestColumns(t *testing.T) {
 					got[column.Name] = table.Rows[0].Cells[i]
 				}
 			}
-			want := map[string]any{"Ready": "True", "Reason": "NoPodsMatched"}
+			want := map[string]any{"Ready": "True", "Reason": "Idle"}
 			if difference := cmp.Diff(want, got); difference != "" {
 				t.Errorf("columns (-want +got):\n%s", difference)
 			}

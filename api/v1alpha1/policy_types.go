@@ -256,6 +256,16 @@ type PolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// mode is how sidecars end as far as the policy says: its modes, or Auto.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Mode string `json:"mode,omitempty"`
+
+	// sidecars are the first containers that the policy declares as sidecars, or all but its main containers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Sidecars string `json:"sidecars,omitempty"`
+
 	// matchedPods is the number of pods that the policy selects and in which it says something about a container. Only
 	// unfinished pods with restartPolicy Never or OnFailure count.
 	// +optional
@@ -336,4 +346,8 @@ type RecentTermination struct {
 	// durationMilliseconds is the time from the end of the last main container to the end of the pod.
 	// +optional
 	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
+
+	// time is when the pod finished, the attempt failed, or the operator would have ended the sidecars.
+	// +required
+	Time metav1.Time `json:"time,omitzero"`
 }

@@ -144,9 +144,9 @@ const (
 const (
 	// ReasonEnforced means that the operator acts on the policy.
 	ReasonEnforced Reason = "Enforced"
-	// ReasonNoPodsMatched means that the policy is enforced and no unfinished pod matches it now. Pods that have finished
+	// ReasonIdle means that the policy is enforced and no unfinished pod matches it now. Pods that have finished
 	// do not count; status.terminatedPods has those whose sidecars were terminated.
-	ReasonNoPodsMatched Reason = "NoPodsMatched"
+	ReasonIdle Reason = "Idle"
 	// ReasonDryRun means that the operator evaluates the policy and does not act on it.
 	ReasonDryRun Reason = "DryRun"
 	// ReasonOutcomeNotDecided means that the cluster has neither of the admission policies sidecar-termination-outcome and

@@ -150,7 +150,7 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 	}
 	for i := range recent {
 		status.RecentTerminations = append(status.RecentTerminations, v1alpha1.RecentTermination{
-			Pod: fmt.Sprintf("pod-%d", i), Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated,
+			Pod: fmt.Sprintf("pod-%d", i), Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Time: now,
 		})
 	}
 	return status

@@ -90,7 +90,7 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 		}
 	}
 	if len(result.Pods) == 0 && policy.Invalid == nil {
-		result.found(SeverityNote, v1alpha1.ReasonNoPodsMatched, "No unfinished Job-type pod matches this policy")
+		result.found(SeverityNote, v1alpha1.ReasonIdle, "No unfinished Job-type pod matches this policy")
 	}
 	if !result.Selects && policy.Invalid == nil && operator.Watches(namespace) {
 		result.Findings = append(result.Findings, nearest(policy.Policy, reports)...)

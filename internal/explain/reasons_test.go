@@ -23,7 +23,7 @@ var withoutHint = []v1alpha1.Reason{
 	v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonVirtualNode, v1alpha1.ReasonNoKruiseDaemon, v1alpha1.ReasonNotSelected,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy,
 	// Another finding on the same pod or policy has the hint: MayHang, DryRun or NotSelected.
-	v1alpha1.ReasonNoSidecar, v1alpha1.ReasonWouldTerminate, v1alpha1.ReasonNoPodsMatched,
+	v1alpha1.ReasonNoSidecar, v1alpha1.ReasonWouldTerminate, v1alpha1.ReasonIdle,
 	// The condition's own message says what to do.
 	v1alpha1.ReasonPrePullFailed, v1alpha1.ReasonPrePullUnavailable,
 }

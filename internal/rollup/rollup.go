@@ -5,12 +5,14 @@
 package rollup
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
@@ -18,10 +20,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-// maxRecent limits status.recentTerminations, and maxMessage limits a condition's message.
+// maxRecent limits status.recentTerminations, maxMessage a condition's message, and maxListed the names in a column.
 const (
 	maxRecent  = 10
 	maxMessage = 1024
+	maxListed  = 3
 )
 
 // Tally counts what happened since the status was last written and is not visible in unfinished pods.
@@ -74,6 +77,8 @@ type Policy struct {
 func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  policy.Generation,
+		Mode:                modeOf(policy.Spec),
+		Sidecars:            sidecarsOf(policy.Spec),
 		MatchedPods:         pods.matched,
 		WaitingPods:         pods.waiting,
 		StuckPods:           pods.stuck.pods,
@@ -89,13 +94,42 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		status.TerminatingPods = pods.terminating
 	}
 	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
-		status.LastTerminationTime = &metav1.Time{Time: tally.Last.UTC().Truncate(time.Second)}
+		status.LastTerminationTime = ptr.To(Timestamp(tally.Last))
 	}
 	for _, c := range conditions(policy, pods, status.TerminatedPods) {
 		c.setIn(&status, policy.Generation, now)
 	}
 	return status
 }
+
+// modeOf lists the modes that the policy sets for its sidecars. Where it sets none, variables of the pod may set one, or it is Auto.
+func modeOf(spec *v1alpha1.PolicySpec) string {
+	modes := []string{string(cmp.Or(spec.Mode, v1alpha1.ModeAuto))}
+	if len(spec.Sidecars) > 0 {
+		modes = nil
+	}
+	for _, entry := range spec.Sidecars {
+		if mode := string(cmp.Or(entry.Mode, spec.Mode, v1alpha1.ModeAuto)); !slices.Contains(modes, mode) {
+			modes = append(modes, mode)
+		}
+	}
+	return safetext.List(modes, maxListed, ",")
+}
+
+// sidecarsOf lists what the policy declares.
+func sidecarsOf(spec *v1alpha1.PolicySpec) string {
+	names, prefix := make([]string, 0, len(spec.Sidecars)+len(spec.MainContainers)), ""
+	for _, entry := range spec.Sidecars {
+		names = append(names, entry.Name)
+	}
+	for _, main := range spec.MainContainers {
+		names, prefix = append(names, string(main)), "all but "
+	}
+	return prefix + safetext.List(names, maxListed, ",")
+}
+
+// Timestamp returns the time as the API server returns it: in UTC, in seconds.
+func Timestamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
 
 // condition is a condition and whether it holds. While it does not hold it is absent, unless always is set.
 type condition struct {
@@ -117,7 +151,7 @@ func (c condition) setIn(status *v1alpha1.PolicyStatus, generation int64, now ti
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: c.kind, Status: value, Reason: string(c.reason), Message: safetext.Truncate(c.message, maxMessage),
-		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
+		ObservedGeneration: generation, LastTransitionTime: Timestamp(now),
 	})
 }
 
@@ -141,9 +175,11 @@ func ready(policy Policy, pods PodSummary, terminated int64) condition {
 	case resolve.UnknownEnforcement(policy.Spec.Enforcement) != "":
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
-		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
+		c.reason = v1alpha1.ReasonDryRun
+		c.message = fmt.Sprintf("nothing is written to pods; with enforcement Enforce, the sidecars of %d %s would be ended now",
+			pods.terminating, plural(pods.terminating, "pod", "pods"))
 	case pods.matched == 0:
-		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches now"
+		c.reason, c.message = v1alpha1.ReasonIdle, "no unfinished pod with restartPolicy Never or OnFailure matches now"
 		if terminated > 0 {
 			c.message += fmt.Sprintf("; sidecars of %d %s were terminated before", terminated, plural(terminated, "pod", "pods"))
 		}

@@ -112,7 +112,7 @@ func TestCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.want.ObservedGeneration = 3
 			got := summarize(test.policy, test.observations...)
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "Conditions")); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "Conditions", "Mode", "Sidecars")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
 			}
 		})
@@ -136,6 +136,7 @@ func TestConditions(t *testing.T) {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	enforced := ready(v1alpha1.ReasonEnforced, "the policy is enforced")
+	const noneWouldEnd = "nothing is written to pods; with enforcement Enforce, the sidecars of 0 pods would be ended now"
 	const none = "no unfinished pod with restartPolicy Never or OnFailure matches now"
 
 	tests := map[string]struct {
@@ -143,11 +144,16 @@ func TestConditions(t *testing.T) {
 		observations []rollup.PodObservation
 		want         []metav1.Condition
 	}{
-		"a policy without pods is ready": {policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, none)}},
+		"a policy without pods is ready": {policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonIdle, none)}},
 		"a policy with pods is ready":    {policy(), []rollup.PodObservation{seen("a", plan.StageWaiting)}, []metav1.Condition{enforced}},
 		"a DryRun policy is ready with reason DryRun": {
 			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageWaiting)},
-			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
+			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, noneWouldEnd)},
+		},
+		"a DryRun policy says how many pods it would end": {
+			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageTerminating)}, []metav1.Condition{
+				ready(v1alpha1.ReasonDryRun, "nothing is written to pods; with enforcement Enforce, the sidecars of 1 pod would be ended now"),
+			},
 		},
 		"a policy with an unknown enforcement is not ready": {
 			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.PodObservation{seen("a", plan.StageWaiting)},
@@ -165,7 +171,7 @@ func TestConditions(t *testing.T) {
 		"DryRun: a pod that would be stuck degrades the policy": {
 			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"))},
 			[]metav1.Condition{
-				ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"),
+				ready(v1alpha1.ReasonDryRun, noneWouldEnd),
 				degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/a: no mode"),
 			},
 		},
@@ -229,7 +235,7 @@ func TestConditions(t *testing.T) {
 	}
 	for count, pods := range map[int64]string{1: "1 pod", 3: "3 pods"} {
 		got := rollup.Summarize(policy(), v1alpha1.PolicyStatus{TerminatedPods: count}, rollup.PodSummary{}, rollup.Tally{}, now).Conditions
-		want := []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, none+"; sidecars of "+pods+" were terminated before")}
+		want := []metav1.Condition{ready(v1alpha1.ReasonIdle, none+"; sidecars of "+pods+" were terminated before")}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("after %s, conditions (-want +got):\n%s", pods, diff)
 		}
@@ -306,6 +312,35 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
+func TestDeclarationIsSummarized(t *testing.T) {
+	entries := func(names ...string) (entries []v1alpha1.Sidecar) {
+		for _, name := range names {
+			entries = append(entries, v1alpha1.Sidecar{Name: name})
+		}
+		return entries
+	}
+	withModes := entries("a", "b", "c")
+	withModes[0].Mode, withModes[2].Mode = v1alpha1.ModeImage, v1alpha1.ModeImage
+	for name, test := range map[string]struct {
+		spec           v1alpha1.PolicySpec
+		mode, sidecars string
+	}{
+		"sidecars without a mode": {v1alpha1.PolicySpec{Sidecars: entries("a", "b")}, "Auto", "a,b"},
+		"a mode of the policy":    {v1alpha1.PolicySpec{Sidecars: entries("a"), TerminationSettings: v1alpha1.TerminationSettings{Mode: v1alpha1.ModeCRR}}, "CRR", "a"},
+		"modes of entries":        {v1alpha1.PolicySpec{Sidecars: withModes}, "Image,Auto", "a,b,c"},
+		"many sidecars":           {v1alpha1.PolicySpec{Sidecars: entries("a", "b", "c", "d", "e")}, "Auto", "a,b,c and 2 more"},
+		"main containers":         {v1alpha1.PolicySpec{MainContainers: []v1alpha1.ContainerName{"main"}}, "Auto", "all but main"},
+		"main containers, a mode": {v1alpha1.PolicySpec{MainContainers: []v1alpha1.ContainerName{"a", "b"}, TerminationSettings: v1alpha1.TerminationSettings{Mode: v1alpha1.ModePodPhase}}, "PodPhase", "all but a,b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := rollup.Summarize(rollup.Policy{Spec: &test.spec}, v1alpha1.PolicyStatus{}, rollup.PodSummary{}, rollup.Tally{}, now)
+			if got.Mode != test.mode || got.Sidecars != test.sidecars {
+				t.Errorf("mode %q, sidecars %q; want %q, %q", got.Mode, got.Sidecars, test.mode, test.sidecars)
+			}
+		})
+	}
+}
+
 func results(prefix string, count int) []v1alpha1.RecentTermination {
 	var recent []v1alpha1.RecentTermination
 	for i := range count {
@@ -350,7 +385,7 @@ func TestCumulativeFigures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := rollup.Summarize(policy(), test.old, rollup.PodSummary{}, test.tally, now)
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Conditions")); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Conditions", "Mode", "Sidecars")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
 			}
 		})
