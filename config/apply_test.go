@@ -86,6 +86,11 @@ func apply(tb testing.TB, directory string) resources {
 		if err := c.Apply(tb.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
 			tb.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
+		// A list that the server owns as one value conflicts where it has added defaults to its items.
+		configuration = client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+		if err := c.Apply(tb.Context(), configuration, client.FieldOwner("gitops"), client.DryRunAll); err != nil {
+			tb.Errorf("%s: another manager applies %s %s: %v", directory, object.GetKind(), object.GetName(), err)
+		}
 		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
 			tb.Cleanup(func() {
 				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))

@@ -129,7 +129,7 @@ func TestLargestStatusIsAccepted(t *testing.T) {
 	for range 10 {
 		policy.Status.RecentTerminations = append(policy.Status.RecentTerminations, v1alpha1.RecentTermination{
 			Namespace: strings.Repeat("n", 63), Pod: long("job-"), Mode: v1alpha1.ModePodPhase,
-			Outcome: v1alpha1.OutcomeWouldTerminate, DurationMilliseconds: 1<<63 - 1, Time: metav1.NewTime(podtest.Noon),
+			Outcome: v1alpha1.OutcomeWouldTerminate, DurationMilliseconds: 1<<63 - 1, Time: new(metav1.NewTime(podtest.Noon)),
 		})
 	}
 	for _, kind := range []string{

@@ -5,6 +5,8 @@ package controllers
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // No metric has a label with a pod's, namespace's or policy's name: their number must not grow with the cluster.
@@ -41,8 +43,15 @@ var (
 	})
 )
 
+// countedByMode returns a counter that starts at 0 for each mode. Prometheus sees no increase in a series that begins with the first event.
 func countedByMode(name, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"mode"})
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"mode"})
+	for _, feature := range settings.Features() {
+		if feature.Mode != "" {
+			counter.WithLabelValues(string(feature.Mode))
+		}
+	}
+	return counter
 }
 
 func init() {

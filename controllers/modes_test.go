@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/spf13/pflag"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,8 +44,11 @@ func declarableModes(t *testing.T) (modes []v1alpha1.Mode) {
 
 // TestEachModeIsRegistered names the place that lacks a mode of the CRD. TestAutoTriesEachMode of package plan goes on from there.
 func TestEachModeIsRegistered(t *testing.T) {
-	features := settings.Features()
-	for _, mode := range declarableModes(t) {
+	features, modes := settings.Features(), declarableModes(t)
+	if got := testutil.CollectAndCount(countedByMode("events", "")); got != len(modes) {
+		t.Errorf("%d counters start at 0 for %d modes", got, len(modes))
+	}
+	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			if !slices.ContainsFunc(features, func(f settings.Feature) bool { return f.Mode == mode }) {
 				t.Error("settings.Features lacks it")

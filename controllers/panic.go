@@ -29,7 +29,12 @@ var panics = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Panics that were recovered, by where: reconcile (of a pod), or status (a pod in the status of a policy). Each is a defect of the operator.",
 }, []string{"where"})
 
-func init() { metrics.Registry.MustRegister(panics) }
+func init() {
+	metrics.Registry.MustRegister(panics)
+	for _, place := range []string{panicInReconcile, panicInStatus} {
+		panics.WithLabelValues(place)
+	}
+}
 
 // loggedPanics limits the stacks in the log: a user can update a pod many times a second.
 var loggedPanics = &rate.Sometimes{First: 10, Interval: time.Minute}

@@ -60,6 +60,9 @@ func (st *statesTest) enqueued() map[string]bool {
 
 var mesh = podtest.Policy("mesh", "proxy")
 
+// aSecondLater is the time of the clock in results.
+var aSecondLater = new(metav1.NewTime(podtest.Noon.Add(time.Second)))
+
 // executed records the decision, whose writes have all changed something.
 func (st *statesTest) executed(resolved resolvedPod, decision plan.Decision) {
 	st.record(resolved, decision, executionOf(decision))
@@ -140,11 +143,11 @@ func TestResultsAreCountedOnce(t *testing.T) {
 	deleted := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: image}
 	ended := func(mode v1alpha1.Mode) rollup.Tally {
 		return rollup.Tally{Terminated: 1, Last: podtest.Noon.Add(time.Second), Recent: []v1alpha1.RecentTermination{
-			{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeTerminated, DurationMilliseconds: 1000, Time: metav1.NewTime(podtest.Noon.Add(time.Second))},
+			{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeTerminated, DurationMilliseconds: 1000, Time: aSecondLater},
 		}}
 	}
 	failed := func(mode v1alpha1.Mode) rollup.Tally {
-		return rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeFailed}}}
+		return rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeFailed, Time: aSecondLater}}}
 	}
 	for name, tc := range map[string]struct {
 		decisions []plan.Decision
@@ -508,7 +511,9 @@ func TestDryRunIsReportedOnce(t *testing.T) {
 	if diff := cmp.Diff(want, st.events.take()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	tally := rollup.Tally{Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModePodPhase, Outcome: v1alpha1.OutcomeWouldTerminate}}}
+	tally := rollup.Tally{Recent: []v1alpha1.RecentTermination{
+		{Pod: "job-1", Mode: v1alpha1.ModePodPhase, Outcome: v1alpha1.OutcomeWouldTerminate, Time: aSecondLater},
+	}}
 	if diff := cmp.Diff(tally, st.take(policy.Ref)); diff != "" {
 		t.Errorf("tally (-want +got):\n%s", diff)
 	}

@@ -211,7 +211,7 @@ func (r *reporter) recent(policy resolve.PolicyRef, pod types.NamespacedName, mo
 	took time.Duration,
 ) v1alpha1.RecentTermination {
 	result := v1alpha1.RecentTermination{
-		Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds(), Time: rollup.Timestamp(r.clock.Now()),
+		Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds(), Time: new(rollup.Timestamp(r.clock.Now())),
 	}
 	if policy.Kind == resolve.KindCluster {
 		result.Namespace = pod.Namespace

@@ -348,6 +348,6 @@ type RecentTermination struct {
 	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
 
 	// time is when the pod finished, the attempt failed, or the operator would have ended the sidecars.
-	// +required
-	Time metav1.Time `json:"time,omitzero"`
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 }

@@ -145,7 +145,7 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 		MatchedPods:         9,
 		LastTerminationTime: &now,
 		Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced), LastTransitionTime: now,
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced), LastTransitionTime: &now,
 		}},
 	}
 	for i := range recent {

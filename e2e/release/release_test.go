@@ -57,8 +57,9 @@ func TestRelease(t *testing.T) {
 		way  func(*installer) way
 	}{
 		{"Manifest", manifest},
-		{"Chart", chart},
+		{"Chart", func(i *installer) way { return chart(i) }},
 		{"Overlay", overlay},
+		{"ManifestToChart", manifestToChart},
 	} {
 		passed := t.Run(tc.name, func(t *testing.T) {
 			test := harness.New(t)
@@ -337,8 +338,28 @@ func manifest(i *installer) way {
 	}
 }
 
-// chart installs the chart: the first release from its archive, and the upgrade from a registry.
-func chart(i *installer) way {
+// manifestToChart installs install.yaml, upgrades to the chart, and rolls back to install.yaml.
+func manifestToChart(i *installer) way {
+	way, toChart := manifest(i), chart(i, "--take-ownership")
+	install, installed := way.install, false
+	way.install = func(release files) {
+		if installed {
+			toChart.install(release)
+			return
+		}
+		install(release)
+		installed = true
+	}
+	way.rollBack = func(release files) {
+		i.kubectl("delete", "secrets", "--namespace", way.namespace, "--selector", "owner=helm,name="+settings.Name)
+		install(release)
+	}
+	return way
+}
+
+// chart installs the chart: the first release from its archive, and the upgrade from a registry. The arguments are for the
+// installation; with some, the namespace exists.
+func chart(i *installer, arguments ...string) way {
 	const namespace = settings.Namespace
 	rendering := i.WriteKustomization(map[string]string{
 		"values.yaml": "replicas: 1\n",
@@ -358,8 +379,10 @@ patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 		install: func(release files) {
 			version := strings.TrimPrefix(release.version, "v")
 			if !installed {
-				i.kubectl("create", "namespace", namespace)
-				i.helm(append([]string{"install", settings.Name, release.path(dist.ChartFile(version))}, options...)...)
+				if len(arguments) == 0 {
+					i.kubectl("create", "namespace", namespace)
+				}
+				i.helm(slices.Concat([]string{"install", settings.Name, release.path(dist.ChartFile(version))}, options, arguments)...)
 				installed = true
 				return
 			}

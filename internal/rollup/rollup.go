@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
@@ -94,7 +93,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		status.TerminatingPods = pods.terminating
 	}
 	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
-		status.LastTerminationTime = ptr.To(Timestamp(tally.Last))
+		status.LastTerminationTime = new(Timestamp(tally.Last))
 	}
 	for _, c := range conditions(policy, pods, status.TerminatedPods) {
 		c.setIn(&status, policy.Generation, now)

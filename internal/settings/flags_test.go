@@ -57,7 +57,7 @@ func defaults() Operator {
 	}
 }
 
-// The chart has other values for flags that also change permissions or images.
+// The chart has other values for flags that also change permissions or images, and none for those on which other objects depend.
 func TestChartKnowsFlags(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "chart", "values.schema.json"))
 	if err != nil {
@@ -77,6 +77,7 @@ func TestChartKnowsFlags(t *testing.T) {
 	flags.VisitAll(func(f *pflag.Flag) { want = append(want, f.Name) })
 	got := slices.Collect(maps.Keys(schema.Properties.Flags.Properties))
 	got = append(got, "crr", "image-swap", "pod-phase", "pre-pull", "quick-exit-image", "watch-namespaces")
+	got = append(got, "health-probe-bind-address", "leader-elect", "leader-election-namespace", "metrics-bind-address")
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Flags (-operator +chart):\n%s", diff)

@@ -52,6 +52,30 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{- /* goMemoryLimit: nine tenths of the memory limit in MiB; empty without a limit. */}}
+{{- define "sidecar-termination-operator.goMemoryLimit" -}}
+{{- with dig "limits" "memory" "" .Values.resources | default "" | toString }}
+{{- $bytes := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- divf (mulf (regexFind "^[0-9.]+" .) (index $bytes (regexFind "[a-zA-Z]*$" .)) 0.9) 1048576 | int64 }}MiB
+{{- end }}
+{{- end }}
+
+{{- /* metricsAuthenticated: empty if everyone may read the metrics, by plain HTTP. */}}
+{{- define "sidecar-termination-operator.metricsAuthenticated" -}}
+{{- if and (not .Values.watchNamespaces) (ne (index .Values.flags "metrics-authentication" | default "Enabled") "Disabled") }}true{{ end }}
+{{- end }}
+
+{{- /* outcomeLeftOut: why the release lacks the policy that decides outcomes; empty if it has it, or if it has no object of the cluster. */}}
+{{- define "sidecar-termination-operator.outcomeLeftOut" -}}
+{{- $way := .Values.admissionPolicies.outcome }}
+{{- if .Values.watchNamespaces }}
+{{- else if eq $way "Disabled" }}The policy sidecar-termination-outcome is left out, by admissionPolicies.outcome.
+{{- else if and (eq $way "Auto") (semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version) }}The policy sidecar-termination-outcome
+{{- " " }}is left out, because it needs Kubernetes 1.36 and this is {{ .Capabilities.KubeVersion.Version }}. Without a cluster, give --kube-version
+{{- " " }}or set admissionPolicies.outcome to Enabled.
+{{- end }}
+{{- end }}
+
 {{- /* mirrored: an image, by the registry of imageRegistry if it is set. */}}
 {{- define "sidecar-termination-operator.mirrored" -}}
 {{- if and .image .root.Values.imageRegistry }}

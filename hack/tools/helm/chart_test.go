@@ -20,6 +20,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/release"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -65,9 +66,6 @@ func archive(t *testing.T) string {
 // newest is a version of Kubernetes that has all that the chart can use.
 var newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 
-// mutating are the kinds of Kubernetes 1.36 that the chart asks for. Helm reads them from the cluster, or from --api-versions.
-var mutating = chartutil.VersionSet{"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
-
 // values are what a user gives.
 type values = map[string]any
 
@@ -97,21 +95,28 @@ func render(t *testing.T, given values, change ...func(*action.Install)) objects
 
 func tryRender(t *testing.T, loaded *chart.Chart, given values, change ...func(*action.Install)) (objects, error) {
 	t.Helper()
+	rendered, err := install(t, loaded, given, change...)
+	if err != nil {
+		return nil, err
+	}
+	return decode(t, []byte(rendered.Manifest)), nil
+}
+
+// install renders the chart as helm template does.
+func install(t *testing.T, loaded *chart.Chart, given values, change ...func(*action.Install)) (*release.Release, error) {
+	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
 	install.ReleaseName, install.Namespace = chartName, namespace
-	install.KubeVersion, install.APIVersions = newest, mutating
+	install.KubeVersion = newest
 	for _, c := range change {
 		c(install)
 	}
 	rendered, err := install.RunWithContext(t.Context(), loaded, copied(given))
-	if err != nil {
-		return nil, err
-	}
-	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+install.Namespace+" rollout status deployment/") {
+	if err == nil && !strings.Contains(rendered.Info.Notes, "kubectl -n "+install.Namespace+" rollout status deployment/") {
 		t.Errorf("the notes do not say where the operator is: %s", rendered.Info.Notes)
 	}
-	return decode(t, []byte(rendered.Manifest)), nil
+	return rendered, err
 }
 
 // as installs with another name, in a namespace.
@@ -119,9 +124,11 @@ func as(name, namespace string) func(*action.Install) {
 	return func(install *action.Install) { install.ReleaseName, install.Namespace = name, namespace }
 }
 
-// serving installs in a cluster that serves these kinds besides the usual ones.
-func serving(kinds chartutil.VersionSet) func(*action.Install) {
-	return func(install *action.Install) { install.APIVersions = kinds }
+// onKubernetes installs on a minor version of Kubernetes.
+func onKubernetes(minor string) func(*action.Install) {
+	return func(install *action.Install) {
+		install.KubeVersion = &chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
+	}
 }
 
 // copied returns a copy, because Helm changes the values that it merges.

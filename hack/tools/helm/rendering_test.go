@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"helm.sh/helm/v3/pkg/chartutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -59,11 +58,16 @@ func TestChartEqualsKustomization(t *testing.T) {
 					}
 				}
 			}
-			kinds := mutating
+			minor := "36"
 			if test.base == "overlays/before-1.36" {
-				kinds = nil
+				minor = "35"
 			}
-			got := render(t, test.values, serving(kinds))
+			got := render(t, test.values, onKubernetes(minor))
+			// The prefix of a kustomization would change its name.
+			if got[lease] == nil {
+				t.Errorf("the release leaves %s behind", lease)
+			}
+			delete(got, lease)
 			for _, object := range got {
 				removeHelm(t, object)
 			}
@@ -148,23 +152,30 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// The outcome policy depends on the cluster alone: an old API server refuses its kind, and an operator for single namespaces has no object of
-// the cluster. The policies that keep outcomes and protect marks are in every other installation.
+// An old API server refuses the kind of the outcome policy, and an operator for single namespaces has no object of the cluster. The policies that
+// keep outcomes and protect marks are in every other installation.
 func TestOutcomePolicyNeedsItsKind(t *testing.T) {
+	outcomeIs := func(way string) values { return values{"admissionPolicies": values{"outcome": way}} }
 	for name, tc := range map[string]struct {
-		kinds  chartutil.VersionSet
+		minor  string
 		values values
 		want   bool
+		note   string
 	}{
-		"served":                 {mutating, nil, true},
-		"not served":             {nil, nil, false},
-		"served as a beta":       {chartutil.VersionSet{"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"}, nil, false},
-		"no validating policies": {mutating, values{"admissionPolicies": values{"enabled": false}}, true},
-		"no mode PodPhase":       {mutating, values{"modes": values{"podPhase": "Disabled"}}, true},
-		"single namespaces":      {mutating, values{"watchNamespaces": []any{watched}}, false},
+		"1.36":                   {"36", nil, true, ""},
+		"1.35":                   {"35", nil, false, "it needs Kubernetes 1.36 and this is v1.35.0"},
+		"1.35, Enabled":          {"35", outcomeIs("Enabled"), true, ""},
+		"1.36, Disabled":         {"36", outcomeIs("Disabled"), false, "by admissionPolicies.outcome"},
+		"no validating policies": {"36", values{"admissionPolicies": values{"enabled": false}}, true, ""},
+		"no mode PodPhase":       {"36", values{"modes": values{"podPhase": "Disabled"}}, true, ""},
+		"single namespaces":      {"35", values{"watchNamespaces": []any{watched}}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := render(t, tc.values, serving(tc.kinds))
+			rendered, err := install(t, load(t), tc.values, onKubernetes(tc.minor))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := decode(t, []byte(rendered.Manifest))
 			for _, object := range outcome {
 				if got[object] != nil != tc.want {
 					t.Errorf("%s: rendered %t, want %t", object, got[object] != nil, tc.want)
@@ -173,6 +184,12 @@ func TestOutcomePolicyNeedsItsKind(t *testing.T) {
 			for _, object := range guards {
 				if want := tc.values["watchNamespaces"] == nil; got[object] != nil != want {
 					t.Errorf("%s: rendered %t, want %t", object, got[object] != nil, want)
+				}
+			}
+			const said = "sidecar-termination-outcome is left out, "
+			for where, content := range map[string]string{"notes": rendered.Info.Notes, "manifest": rendered.Manifest} {
+				if strings.Contains(content, said) != (tc.note != "") || !strings.Contains(content, tc.note) {
+					t.Errorf("the %s do not say %q: %s", where, tc.note, content)
 				}
 			}
 		})
@@ -228,6 +245,13 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"image/digest":      {"image": values{"digest": "latest"}},
 		"fullnameOverride":  {"fullnameOverride": strings.Repeat("a", 37)},
 		"env/0/name":        {"env": []any{values{"name": "GOMEMLIMIT", "value": "1GiB"}}},
+		"quickExitImage":    {"quickExitImage": "Bad Image"},
+		"resources/limits":  {"resources": values{"limits": values{"memory": "half"}}},
+		// The API server accepts no phase that the operator sets later, and ports and the number of leaders are those of other objects.
+		"pod-phase-max-grace-period": {"flags": values{"pod-phase-max-grace-period": "5h"}},
+		"metrics-bind-address":       {"flags": values{"metrics-bind-address": ":1"}},
+		"health-probe-bind-address":  {"flags": values{"health-probe-bind-address": ":1"}},
+		"leader-elect":               {"flags": values{"leader-elect": false}},
 	} {
 		if _, err := tryRender(t, load(t), given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)

@@ -25,6 +25,7 @@ const (
 	prometheusRule   = "PrometheusRule sidecar-termination-operator"
 	dashboard        = "ConfigMap sidecar-termination-dashboard"
 	networkPolicy    = "NetworkPolicy sidecar-termination-controller-manager"
+	lease            = "Lease sidecar-termination-operator.sidecartermination.dev"
 	disruptionBudget = "PodDisruptionBudget sidecar-termination-controller-manager"
 	serviceAccount   = "ServiceAccount sidecar-termination-controller-manager"
 )
@@ -96,10 +97,8 @@ func TestValuesArePassedOn(t *testing.T) {
 		{"volumes", []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, podTemplate + "spec.volumes"},
 		{"volumeMounts", []any{values{"name": "metrics", "mountPath": "/certificates"}}, firstContainer + "volumeMounts"},
 		{"replicas", 3, deployment + " spec.replicas"},
-		{"podDisruptionBudget.minAvailable", "50%", disruptionBudget + " spec.minAvailable"},
 		{"resources", values{"limits": values{"memory": "1Gi"}}, firstContainer + "resources"},
 		{"resources", values{"limits": values{"memory": nil}}, firstContainer + "resources"},
-		{"goMemoryLimit", "900MiB", firstContainer + "env.1.value"},
 		{"deploymentAnnotations", values{"reload": "true"}, deployment + " metadata.annotations"},
 		{"podAnnotations", values{"scrape": "true"}, podTemplate + "metadata.annotations"},
 		{"podSecurityContext", values{"runAsUser": nil, "runAsGroup": nil}, podTemplate + "spec.securityContext"},
@@ -146,13 +145,13 @@ func TestValuesArePassedOn(t *testing.T) {
 
 func TestValuesWithOwnEffects(t *testing.T) {
 	on := values{"enabled": true}
+	memory := func(limit any) values { return values{"resources": values{"limits": values{"memory": limit}}} }
 	for name, tc := range map[string]struct {
 		values values
 		want   map[string]any
 	}{
-		"flags": {values{"flags": values{"default-exit-code-policy": "Respect", "leader-elect": false, "zap-log-level": 2}}, map[string]any{
-			firstContainer + "args.2": "--default-exit-code-policy=Respect", firstContainer + "args.3": "--leader-elect=false",
-			firstContainer + "args.4": "--zap-log-level=2",
+		"flags": {values{"flags": values{"default-exit-code-policy": "Respect", "zap-log-level": 2}}, map[string]any{
+			firstContainer + "args.2": "--default-exit-code-policy=Respect", firstContainer + "args.3": "--zap-log-level=2",
 		}},
 		"env": {values{"env": []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}}, map[string]any{
 			firstContainer + "env.3.name": "HTTPS_PROXY", firstContainer + "env.3.value": "http://proxy.example:3128",
@@ -160,7 +159,6 @@ func TestValuesWithOwnEffects(t *testing.T) {
 		"labels of pods": {values{"podLabels": values{"team": "batch", "app.kubernetes.io/component": "other"}}, map[string]any{
 			podTemplate + "metadata.labels.team": "batch", podTemplate + "metadata.labels.app.kubernetes.io/component": "controller-manager",
 		}},
-		"one replica":          {values{"replicas": 1}, map[string]any{disruptionBudget: nil}},
 		"no disruption budget": {values{"podDisruptionBudget": values{"enabled": false}}, map[string]any{disruptionBudget: nil}},
 		"last resort": {values{"modes": values{"podPhase": "LastResort"}}, map[string]any{
 			firstContainer + "args.2": "--pod-phase=LastResort",
@@ -186,6 +184,13 @@ func TestValuesWithOwnEffects(t *testing.T) {
 		"monitor in another namespace": {values{"serviceMonitor": values{"enabled": true, "namespace": "monitoring"}}, map[string]any{
 			serviceMonitor + " spec.namespaceSelector.matchNames.0": namespace,
 		}},
+		"no authentication of metrics": {values{"flags": values{"metrics-authentication": "Disabled"}, "serviceMonitor": on}, map[string]any{
+			endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil,
+		}},
+		"memory in Gi":    {memory("1Gi"), map[string]any{firstContainer + "env.1.value": "921MiB"}},
+		"memory in M":     {memory("1000M"), map[string]any{firstContainer + "env.1.value": "858MiB"}},
+		"memory in bytes": {memory("2147483648"), map[string]any{firstContainer + "env.1.value": "1843MiB"}},
+		"no memory limit": {memory(nil), map[string]any{firstContainer + "env.1.value": ""}},
 		"monitor without authentication": {values{"watchNamespaces": []any{"batch", "etl"}, "serviceMonitor": on}, map[string]any{
 			firstContainer + "args.2": "--watch-namespaces=batch,etl", firstContainer + "args.3": "--metrics-authentication=Disabled",
 			endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil, "Role sidecar-termination-manager-role in etl": true,
