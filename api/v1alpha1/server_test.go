@@ -145,12 +145,12 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 		MatchedPods:         9,
 		LastTerminationTime: &now,
 		Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced), LastTransitionTime: &now,
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced), LastTransitionTime: now,
 		}},
 	}
 	for i := range recent {
 		status.RecentTerminations = append(status.RecentTerminations, v1alpha1.RecentTermination{
-			Pod: fmt.Sprintf("pod-%d", i), Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Time: now,
+			Pod: fmt.Sprintf("pod-%d", i), Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Time: &now,
 		})
 	}
 	return status
