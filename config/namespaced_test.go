@@ -100,3 +100,40 @@ func TestNamespacedOverlayCanBeRenamed(t *testing.T) {
 		}
 	}
 }
+
+// docs/namespaced.md says which components can be added above the overlay.
+func TestNamespacedOverlayWithComponents(t *testing.T) {
+	kinds := func(t *testing.T, components string) map[string]int {
+		t.Helper()
+		count := map[string]int{}
+		for _, object := range renderOverlay(t, "resources: [CONFIG/"+namespacedOverlay+"]\ncomponents: ["+components+"]\n") {
+			if !slices.Contains([]string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "Deployment", "PodDisruptionBudget"}, object.GetKind()) {
+				count[object.GetKind()]++
+			}
+		}
+		return count
+	}
+	alone := kinds(t, "")
+	for components, want := range map[string]map[string]int{
+		"no-crr":           {},
+		"no-pod-phase":     {},
+		"no-pre-pull":      {},
+		"tenants":          {},
+		"no-image":         {"Role": -1, "RoleBinding": -1},
+		"network-policy":   {"NetworkPolicy": 1},
+		"alerts":           {"PrometheusRule": 1},
+		"dashboard":        {"ConfigMap": 1},
+		"service-monitor":  {"Service": 1, "ServiceMonitor": 1},
+		"include-injected": {"ClusterRole": 1, "ClusterRoleBinding": 1},
+	} {
+		t.Run(components, func(t *testing.T) {
+			got := kinds(t, "CONFIG/components/" + components)
+			for kind, count := range alone {
+				want[kind] += count
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kinds (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -62,7 +62,7 @@ annotations:
 
 {{- /* metricsAuthenticated: empty if everyone may read the metrics, by plain HTTP. */}}
 {{- define "sidecar-termination-operator.metricsAuthenticated" -}}
-{{- if and (not .Values.watchNamespaces) (ne (index .Values.flags "metrics-authentication" | default "Enabled") "Disabled") }}true{{ end }}
+{{- if eq "Enabled" (default (ternary "Disabled" "Enabled" (not (empty .Values.watchNamespaces))) (index .Values.flags "metrics-authentication")) }}true{{ end }}
 {{- end }}
 
 {{- /* outcomeLeftOut: why the release lacks the policy that decides outcomes; empty if it has it, or if it has no object of the cluster. */}}

@@ -187,6 +187,10 @@ func TestValuesWithOwnEffects(t *testing.T) {
 		"no authentication of metrics": {values{"flags": values{"metrics-authentication": "Disabled"}, "serviceMonitor": on}, map[string]any{
 			endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil,
 		}},
+		"authentication in single namespaces": {
+			values{"watchNamespaces": []any{"batch"}, "flags": values{"metrics-authentication": "Enabled"}, "serviceMonitor": on},
+			map[string]any{firstContainer + "args.4": "--metrics-authentication=Enabled", endpoint + "scheme": "https"},
+		},
 		"memory in Gi":    {memory("1Gi"), map[string]any{firstContainer + "env.1.value": "921MiB"}},
 		"memory in M":     {memory("1000M"), map[string]any{firstContainer + "env.1.value": "858MiB"}},
 		"memory in bytes": {memory("2147483648"), map[string]any{firstContainer + "env.1.value": "1843MiB"}},
