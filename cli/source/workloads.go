@@ -94,7 +94,12 @@ var readers = map[schema.GroupKind]reader{
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}:          spark("spec"),
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: spark("spec", "template"),
 	// https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html
-	{Group: "ray.io", Kind: "RayJob"}: rayJob,
+	{Group: "ray.io", Kind: "RayJob"}:     rayJob,
+	{Group: "ray.io", Kind: "RayCronJob"}: rayJob,
+	// https://github.com/kedacore/keda/blob/main/pkg/scaling/executor/scale_jobs.go, generateJobs
+	{Group: "keda.sh", Kind: "ScaledJob"}: rule{
+		path: "spec.jobTargetRef.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure, objectLabel: "scaledjob.keda.sh/name",
+	}.read,
 }
 
 // rule says where a kind has its pod templates.
@@ -341,11 +346,24 @@ func spark(fields ...string) reader {
 
 // rayJob reads the template of the Job that submits the Ray job, or the one that KubeRay uses if there is none.
 func rayJob(object *unstructured.Unstructured) found {
-	template := mapAt(object.Object, "spec", "submitterPodTemplate")
+	fields := rayJobFields(object)
+	spec := mapAt(object.Object, fields...)
+	template := mapAt(spec, "submitterPodTemplate")
 	if template == nil {
 		template = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "ray-job-submitter"}}}}
 	}
-	return found{places: []place{{path: "spec.submitterPodTemplate", template: template, restartPolicy: corev1.RestartPolicyNever}}}
+	// KubeRay's default is 2 (createNewK8sJob).
+	job := map[string]any{"backoffLimit": cmp.Or(mapAt(spec, "submitterConfig")["backoffLimit"], any(int64(2)))}
+	path := strings.Join(fields, ".") + ".submitterPodTemplate"
+	return found{places: []place{{path: path, template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
+}
+
+// rayJobFields leads to the specification of the RayJob in a RayJob or RayCronJob.
+func rayJobFields(object *unstructured.Unstructured) []string {
+	if object.GetKind() == "RayCronJob" {
+		return []string{"spec", "jobTemplate"}
+	}
+	return []string{"spec"}
 }
 
 // The bounds of the search in objects of unknown kinds.
@@ -448,8 +466,8 @@ func remarks(object *unstructured.Unstructured) []explain.Finding {
 		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
 	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
 		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
-	case kind.Group == "ray.io" && kind.Kind == "RayJob":
-		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
+	case kind.Group == "ray.io" && readers[kind] != nil:
+		mode := textAt(mapAt(object.Object, rayJobFields(object)...), "submissionMode")
 		if mode != "" && mode != "K8sJobMode" {
 			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
 		}

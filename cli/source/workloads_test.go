@@ -80,6 +80,25 @@ func TestPodTemplatesAreFound(t *testing.T) {
 	}
 }
 
+func TestSubmitterHasItsBackoffLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		want int32
+	}{
+		"default of KubeRay":      {"kind: RayJob\nspec: {backoffLimit: 5}", 2},
+		"of the submitter's Job":  {"kind: RayJob\nspec: {submitterConfig: {backoffLimit: 0}}", 0},
+		"of a scheduled RayJob":   {"kind: RayCronJob\nspec: {jobTemplate: {submitterConfig: {backoffLimit: 1}}}", 1},
+		"of no template in a job": {"kind: RayCronJob\nspec: {}", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, read := workload(t, "apiVersion: ray.io/v1\n"+tc.text)
+			if got := read.Templates[0].BackoffLimit; got == nil || *got != tc.want {
+				t.Errorf("backoffLimit is %v, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestMistakesHaveTheirPath(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text string

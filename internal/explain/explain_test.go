@@ -110,6 +110,11 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{main, podtest.Running("proxy")}}
 }
 
+// restartsAlways gives the container a restartPolicy of its own.
+func (w *fixture) restartsAlways(container int) {
+	w.Pod.Pod.Spec.Containers[container].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+}
+
 // unmark makes the pod one that the operator has not marked yet.
 func (w *fixture) unmark() { w.Pod.Pod.Labels, w.Pod.Pod.Annotations = nil, nil }
 
@@ -291,6 +296,15 @@ func TestFindings(t *testing.T) {
 		"undeclared well-known sidecar": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Name = "istio-proxy"
 		}, []string{"Problem MayHang istio-proxy"}},
+		"restartPolicy Always of a container":      {func(w *fixture) { w.restartsAlways(1) }, []string{"Problem MayHang proxy"}},
+		"restartPolicy Always of a known sidecar":  {func(w *fixture) { w.restartsAlways(1); w.Pod.Pod.Spec.Containers[1].Name = "envoy" }, []string{"Problem MayHang envoy"}},
+		"restartPolicy Always of a sidecar":        {func(w *fixture) { w.restartsAlways(1); w.policy(asIs, "proxy") }, nil},
+		"restartPolicy Always of every container":  {func(w *fixture) { w.restartsAlways(0); w.restartsAlways(1) }, []string{"Warning MayHang "}},
+		"restartPolicy Always on an older kubelet": {func(w *fixture) { w.restartsAlways(1); w.Kubelet.Version = "v1.34.2" }, []string{"Warning MayHang "}},
+		"restartPolicy Always of a main container": {func(w *fixture) {
+			w.restartsAlways(1)
+			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
+		}, []string{"Problem MayHang "}},
 		"single container": {func(w *fixture) { w.Pod.Pod.Spec.Containers = []corev1.Container{{Name: "envoy"}} }, nil},
 		"mainContainers": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })

@@ -16,6 +16,7 @@ import (
 
 // mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
 //
+//   - a container that the kubelet restarts whenever it exits was meant to be a native sidecar;
 //   - a container that still runs after another one has terminated may be a sidecar (running pods only);
 //   - a container with the name or image of a well-known sidecar is probably a sidecar, if another one may be the main container;
 //   - a container that an injector adds is a sidecar (templates only);
@@ -24,7 +25,8 @@ import (
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() {
 	x.undeclaredInjections()
-	others := x.undeclared()
+	restarting := x.alwaysRestarting()
+	others := filter(x.undeclared(), func(name string) bool { return !slices.Contains(restarting, name) })
 	if slices.ContainsFunc(x.view.Mains, func(name string) bool { return x.knownBy(name) == "" }) {
 		others = filter(others, func(name string) bool {
 			known := x.knownBy(name)
@@ -43,6 +45,27 @@ func (x *explainer) mayHang() {
 		x.add(SeverityWarning, v1alpha1.ReasonMayHang, "",
 			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(others, ", "))
 	}
+}
+
+// alwaysRestarting finds main containers that the kubelet restarts whenever they exit, next to others that it does not, and returns
+// their names. A policy may declare one a main container, so it is not always a sidecar.
+func (x *explainer) alwaysRestarting() []string {
+	restarts := x.snapshot().AlwaysRestarts
+	names := filter(x.view.Mains, func(name string) bool { return restarts(name) && !x.declaredDryRun(name) })
+	if len(names) == len(x.view.Mains) {
+		return nil
+	}
+	for _, name := range names {
+		f := x.add(SeverityProblem, v1alpha1.ReasonMayHang, name,
+			"container %s has restartPolicy Always, but is a regular container: Kubernetes 1.35 and later restart it whenever it exits, and the pod never finishes", name)
+		native := "move it to initContainers, where restartPolicy: Always makes it a native sidecar"
+		if x.declaredMain(name) {
+			f.Container, f.Hint, f.Commands = "", native+", or remove its restartPolicy", nil
+			continue
+		}
+		f.Hint = native + "; or " + f.Hint
+	}
+	return names
 }
 
 // knownBy returns the name or the image by which the regular container is a known sidecar, or nothing.

@@ -5,6 +5,8 @@ package plan
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -32,4 +34,10 @@ func AllAttempts(snapshot Snapshot) []Attempt { return newSituation(snapshot, ti
 // MainDone reports whether the main container has ended and will not run again.
 func (s Snapshot) MainDone(name string) bool {
 	return !allContainersRestarting(s.Pod) && s.terminatedForGood(name) != nil
+}
+
+// AlwaysRestarts reports whether the kubelet restarts the container whenever it exits, because of the container's own restartPolicy.
+func (s Snapshot) AlwaysRestarts(name string) bool {
+	container := containerOf(s.Pod, name)
+	return container != nil && container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways && s.shouldRestart(container, 0)
 }

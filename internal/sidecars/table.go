@@ -13,6 +13,15 @@ var (
 var Table = []Sidecar{
 	{Containers: []string{"alloy"}, Images: []string{"alloy"}},
 	{Containers: []string{"alloydb-auth-proxy"}, Images: []string{"alloydb-auth-proxy"}},
+	{
+		// Any value of the annotation counts, false too. The image has the ambiguous name proxy.
+		Injector: "Azure Workload Identity", Containers: []string{"azwi-proxy"},
+		Triggers: []Trigger{{At: PodAnnotation, Key: "azure.workload.identity/inject-proxy-sidecar", Any: true}},
+		// https://github.com/Azure/azure-workload-identity/pull/1442
+		Native:           Native{Since: "1.5.1", Kubernetes: "1.32"},
+		SkipsHostNetwork: true, // it rejects them
+		Page:             "https://github.com/Azure/azure-workload-identity/blob/main/pkg/webhook/webhook.go",
+	},
 	{Containers: []string{"cloud-sql-proxy", "cloudsql-proxy"}, Images: []string{"cloud-sql-proxy", "cloudsql-docker", "gce-proxy"}, Preset: "cloud-sql-proxy"},
 	{
 		Injector: "Consul", Containers: []string{"consul-dataplane"}, Images: []string{"consul-dataplane"},
