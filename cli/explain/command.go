@@ -118,11 +118,18 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		if err != nil {
 			return nil, err
 		}
+		for i, template := range workload.Templates {
+			report := s.Explain(template.Pod)
+			if i == 0 {
+				report.Findings = append(report.Findings, workload.Remarks...)
+			}
+			r.Pods = append(r.Pods, report)
+		}
+		if len(workload.Templates) > 0 {
+			continue
+		}
 		for _, remark := range workload.Remarks {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", manifest.Raw.GetKind(), manifest.Raw.GetName(), remark.Message))
-		}
-		for _, template := range workload.Templates {
-			r.Pods = append(r.Pods, s.Explain(template.Pod))
 		}
 	}
 	for _, manifest := range manifests.Objects {

@@ -89,9 +89,6 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 		}
 		l.check(template.Pod, location{manifest.File, template.Path, manifest.Position}, explain.InvalidManifest(template.Mistakes))
 	}
-	for _, gap := range workload.Gaps {
-		findings = append(findings, explain.NotChecked(gap))
-	}
 	if len(workload.Templates) == 0 {
 		findings = append(findings, explain.InvalidManifest(manifest.Mistakes)...)
 	}

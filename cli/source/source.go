@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,9 +68,13 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 	if err != nil {
 		return result, err
 	}
+	if metav1.GetControllerOf(pod) == nil {
+		result.Deletion = hookDeletion(pod)
+	}
 	if job != nil {
 		result.Job = job.Name
 		addJob(&result, job.Spec)
+		result.Deletion = cmp.Or(hookDeletion(job), result.Deletion)
 		if seconds, start := job.Spec.ActiveDeadlineSeconds, job.Status.StartTime; seconds != nil && start != nil {
 			result.JobDeadline = start.Add(time.Duration(*seconds) * time.Second)
 		}

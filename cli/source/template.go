@@ -3,7 +3,9 @@
 package source
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,16 +32,47 @@ func OfJob(job *batchv1.Job) explain.Pod {
 // OfCronJob returns the pods that a CronJob will create.
 func OfCronJob(cron *batchv1.CronJob) explain.Pod {
 	template := ofTemplate(cron, "CronJob", cron.Spec.JobTemplate.Spec)
-	switch {
-	case isZero(cron.Spec.SuccessfulJobsHistoryLimit):
-		template.Deletion = &explain.Deletion{Field: "successfulJobsHistoryLimit"}
-	case isZero(cron.Spec.FailedJobsHistoryLimit):
-		template.Deletion = &explain.Deletion{Field: "failedJobsHistoryLimit"}
+	limits := map[string]*int32{successfulLimit: cron.Spec.SuccessfulJobsHistoryLimit, failedLimit: cron.Spec.FailedJobsHistoryLimit}
+	if field := zeroLimit(func(field string) bool { return limits[field] != nil && *limits[field] == 0 }); field != "" {
+		template.Deletion = &explain.Deletion{Field: field}
 	}
 	return template
 }
 
-func isZero(limit *int32) bool { return limit != nil && *limit == 0 }
+// The history limits of a CronJob, and of a ScaledJob of KEDA.
+const (
+	successfulLimit = "successfulJobsHistoryLimit"
+	failedLimit     = "failedJobsHistoryLimit"
+)
+
+// zeroLimit returns the first history limit that is zero, or nothing.
+func zeroLimit(isZero func(field string) bool) string {
+	for _, field := range []string{successfulLimit, failedLimit} {
+		if isZero(field) {
+			return field
+		}
+	}
+	return ""
+}
+
+// hookDeletion returns when Helm or Argo CD delete the object because it is a hook that has finished, or nil. Argo CD reads both
+// annotations. Both delete at once.
+func hookDeletion(object metav1.Object) *explain.Deletion {
+	for _, hook := range []struct{ annotation, deletes, keeps string }{
+		{"helm.sh/hook-delete-policy", "hook-succeeded", "before-hook-creation"},
+		{"argocd.argoproj.io/hook-delete-policy", "HookSucceeded", "BeforeHookCreation"},
+	} {
+		for policy := range strings.SplitSeq(object.GetAnnotations()[hook.annotation], ",") {
+			if strings.TrimSpace(policy) == hook.deletes {
+				return &explain.Deletion{
+					Field: "annotation " + hook.annotation + "=" + hook.deletes,
+					Hint:  fmt.Sprintf("if the sidecars need their token, log or grace period, set annotation %s to %s", hook.annotation, hook.keeps),
+				}
+			}
+		}
+	}
+	return nil
+}
 
 // ofTemplate returns the pods of the template in the Job's specification, without the changes of webhooks.
 func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain.Pod {
@@ -51,6 +84,10 @@ func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain
 	withDefaults(pod)
 	result := explain.Pod{Kind: kind, Name: pod.Name, Input: podinput.Input{Pod: pod}, Template: true}
 	addJob(&result, spec)
+	// A hook counts as finished when it is created, unless its kind finishes.
+	if hook := hookDeletion(object); hook != nil && kind != "CronJob" {
+		result.Deletion = hook
+	}
 	return result
 }
 

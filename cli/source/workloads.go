@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/sidecars"
@@ -23,9 +24,7 @@ import (
 // Workload is the pod templates of an object, or the pod that it is.
 type Workload struct {
 	Templates []WorkloadTemplate
-	// Gaps say what of the object could not be read.
-	Gaps []string
-	// Remarks say why the pods of a known kind are not read. There are no templates and no gaps then.
+	// Remarks say what of the object is not read, and why.
 	Remarks []explain.Finding
 }
 
@@ -54,14 +53,26 @@ type place struct {
 	restartPolicy, forced corev1.RestartPolicy
 	// labels are those that the controller adds.
 	labels map[string]string
+	// deletedBy is the field of the object that deletes finished Jobs at once, or empty.
+	deletedBy string
 	// ended are the containers that the controller ends, or waits for alone.
 	ended []string
 }
 
 // found is what a reader of a kind finds in an object.
 type found struct {
-	places []place
-	gaps   []string
+	places  []place
+	remarks []explain.Finding
+}
+
+// gap adds what of the object could not be read, once.
+func (f *found) gap(format string, arguments ...any) *explain.Finding {
+	gap := explain.NotChecked(fmt.Sprintf(format, arguments...))
+	i := slices.IndexFunc(f.remarks, func(known explain.Finding) bool { return known.Message == gap.Message })
+	if i < 0 {
+		i, f.remarks = len(f.remarks), append(f.remarks, gap)
+	}
+	return &f.remarks[i]
 }
 
 // reader finds the pod templates of a kind in an object, which it may modify.
@@ -147,6 +158,7 @@ func (r rule) read(object *unstructured.Unstructured) found {
 		if r.itemLabel != "" {
 			found.labels[r.itemLabel] = textAt(at.item, "name")
 		}
+		found.deletedBy = zeroLimit(func(field string) bool { return mapAt(object.Object, "spec")[field] == int64(0) })
 		result.places = append(result.places, found)
 	}
 	return result
@@ -195,19 +207,20 @@ func ReadWorkload(object *unstructured.Unstructured) Workload {
 		read = byShape
 	}
 	got := read(object)
-	result := Workload{Gaps: got.gaps}
+	var result Workload
 	for i, at := range got.places {
 		if i == maxTemplates {
-			result.Gaps = append(result.Gaps, fmt.Sprintf("only the first %d of its pod templates were checked", maxTemplates))
+			got.gap("only the first %d of its pod templates were checked", maxTemplates)
 			break
 		}
 		template, err := at.read(object)
 		if err != nil {
-			result.Gaps = append(result.Gaps, fmt.Sprintf("%s cannot be read: %s", at.path, err))
+			got.gap("%s cannot be read: %s", at.path, err)
 			continue
 		}
 		result.Templates = append(result.Templates, template)
 	}
+	result.Remarks = got.remarks
 	return result
 }
 
@@ -235,6 +248,9 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 	if p.job == nil {
 		result.BackoffLimit = nil
 	}
+	if p.deletedBy != "" {
+		result.Deletion = &explain.Deletion{Field: p.deletedBy}
+	}
 	maps.Copy(result.Pod.Pod.Labels, p.labels)
 	result.EndedByOthers = p.ended
 	return result, nil
@@ -246,7 +262,7 @@ func workflow(fields ...string) reader {
 	return func(object *unstructured.Unstructured) found {
 		spec, path := mapAt(object.Object, fields...), strings.Join(fields, ".")
 		var result found
-		labels := map[string]string{}
+		agent, labels := spec["executorPlugins"] != nil, map[string]string{}
 		if object.GetKind() == "Workflow" && object.GetName() != "" {
 			labels["workflows.argoproj.io/workflow"] = object.GetName()
 		}
@@ -255,12 +271,44 @@ func workflow(fields ...string) reader {
 			if found, ok := workflowPod(path, spec, at); ok {
 				found.labels = labels
 				result.places = append(result.places, found)
+				result.checkPatch(path+".podSpecPatch", spec, found.ended)
+				if textAt(at.value, "podSpecPatch") != "" {
+					result.checkPatch(at.path+".podSpecPatch", at.value, found.ended)
+				} else {
+					result.checkPatch(path+".templateDefaults.podSpecPatch", mapAt(spec, "templateDefaults"), found.ended)
+				}
 			}
-			if at.value["podSpecPatch"] != nil {
-				result.gaps = append(result.gaps, at.path+".podSpecPatch was not applied")
-			}
+			agent = agent || at.value["plugin"] != nil || at.value["http"] != nil
+		}
+		if agent {
+			result.remarks = append(result.remarks, explain.LeftAlone(
+				"left alone: its HTTP and plugin templates run in the agent pod of the workflow, with the sidecars of executor plugins. Argo deletes it at the end"))
 		}
 		return result
+	}
+}
+
+// checkPatch names what a podSpecPatch of Argo changes that decisions depend on. The patch is not applied, but it may change the
+// containers that the pod has.
+func (f *found) checkPatch(path string, in map[string]any, containers []string) {
+	text := textAt(in, "podSpecPatch")
+	var patch corev1.PodSpec
+	if text == "" {
+		return
+	}
+	const hint = "lint a manifest of its pods"
+	if err := yaml.Unmarshal([]byte(text), &patch); err != nil {
+		f.gap("%s was not applied: it cannot be read before its parameters are replaced", path).Hint = hint
+		return
+	}
+	for i := range patch.Containers {
+		if name := patch.Containers[i].Name; !slices.Contains(containers, name) {
+			f.gap("%s adds container %s, which was not checked: Argo ends it only if it has a shell", path, name).Hint =
+				"move it to sidecars of the template, which Argo ends, or list it under sidecars in a SidecarTerminationPolicy"
+		}
+	}
+	if patch.HostNetwork || patch.RestartPolicy != "" {
+		f.gap("%s changes hostNetwork or restartPolicy, and was not applied", path).Hint = hint
 	}
 }
 
@@ -382,7 +430,7 @@ func byShape(object *unstructured.Unstructured) found {
 		}
 	}
 	if w.stopped {
-		w.gaps = append(w.gaps, fmt.Sprintf("the search for pod templates stopped after %d values or at depth %d", maxValues, maxDepth))
+		w.gap("the search for pod templates stopped after %d values or at depth %d", maxValues, maxDepth)
 	}
 	return w.found
 }

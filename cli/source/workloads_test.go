@@ -169,8 +169,8 @@ func TestSearchIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := source.ReadWorkload(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Runner", "spec": spec}})
-			if len(read.Gaps) == 0 || len(read.Templates) > 500 {
-				t.Errorf("found %d templates with gaps %q", len(read.Templates), read.Gaps)
+			if len(read.Remarks) == 0 || len(read.Templates) > 500 {
+				t.Errorf("found %d templates with remarks %v", len(read.Templates), read.Remarks)
 			}
 		})
 	}

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,9 +170,11 @@ func texts[T any](all []T) []string {
 
 // Deletion is when Kubernetes deletes a finished Job and its pods.
 type Deletion struct {
-	// Field is the field of the Job or CronJob that sets it.
+	// Field is the field of the Job or CronJob that sets it, or the annotation.
 	Field string
 	After time.Duration
+	// Hint says how to keep the pod, or is empty for fields.
+	Hint string
 }
 
 // checkDeletion finds pods that may be deleted while their sidecars are still ending. A pod with a terminal phase counts as finished at
@@ -193,9 +196,10 @@ func (x *explainer) checkDeletion() {
 		if x.Deletion.After > 0 {
 			when = x.Deletion.After.String() + " after"
 		}
-		x.add(SeverityNote, v1alpha1.ReasonDeletedWhileEnding, container,
+		f := x.add(SeverityNote, v1alpha1.ReasonDeletedWhileEnding, container,
 			"%s deletes the pod %s it reads as finished, while %s may still use the grace period of %s: the pod's token and log are deleted with the pod",
 			x.Deletion.Field, when, strings.Join(names, ", "), grace)
+		f.Hint = cmp.Or(x.Deletion.Hint, f.Hint)
 	}
 	if foreign := x.foreignFinalizers(); len(foreign) > 0 {
 		severity := SeverityNote
