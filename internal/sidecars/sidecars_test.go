@@ -4,11 +4,13 @@ package sidecars_test
 
 import (
 	"cmp"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
+
+var update = flag.Bool("update", false, "write the table of the document")
 
 type pairs = map[string]string
 
@@ -106,6 +110,8 @@ func TestKnownBy(t *testing.T) {
 		"image with digest":     {"logs", "vector@sha256:0123", "image vector"},
 		"image without a tag":   {"mesh", "registry.example:5000/kuma-dp", "image kuma-dp"},
 		"repository's registry": {"main", "envoy/app:v1", ""},
+		"names of AWS":          {"collector", "amazon/aws-otel-collector:latest", "image aws-otel-collector"},
+		"name of a tunnel":      {"ts-sidecar", "app", "name ts-sidecar"},
 		"neither":               {"main", "app", ""},
 		"hostile":               {"csql-" + strings.Repeat("/", 1<<20), strings.Repeat("/", 1<<20), ""},
 	} {
@@ -139,12 +145,34 @@ func TestTableIsConsistent(t *testing.T) {
 		if (sidecar.Injector == "") != (len(sidecar.Triggers) == 0) {
 			t.Errorf("%s has an injector or triggers, not both", sidecar.Containers[0])
 		}
-		if claims := sidecar.Injector+sidecar.EndedBy != ""; claims != strings.HasPrefix(sidecar.Page, "https://") {
-			t.Errorf("%s has page %q, want one if something injects or ends it", sidecar.Containers[0], sidecar.Page)
+		if _, err := time.Parse("2006-01", sidecar.Date); err != nil || !strings.HasPrefix(sidecar.Page, "https://") {
+			t.Errorf("%s has page %q and date %q, want a URL and a month", sidecar.Containers[0], sidecar.Page, sidecar.Date)
 		}
 		if (sidecar.Native.Since == "") != (sidecar.Native.Kubernetes == "") {
 			t.Errorf("%s: a default needs both versions", sidecar.Containers[0])
 		}
+	}
+}
+
+// The document shows the table. Run with -update to rewrite it.
+func TestDocumentShowsTable(t *testing.T) {
+	const file, head = "../../docs/cli/lint.md", "| container | added by | ends without a policy | source |\n|---|---|---|---|\n"
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(document), head)
+	_, after, ends := strings.Cut(rest, "\n\n")
+	if !found || !ends {
+		t.Fatalf("%s has no table of sidecars", file)
+	}
+	want := before + head + sidecars.Document() + "\n" + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := gocmp.Diff(want, string(document)); diff != "" {
+		t.Errorf("run this test with -update and review the difference (-want +got):\n%s", diff)
 	}
 }
 
