@@ -4,7 +4,6 @@ package lint
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 // The formats that CI systems read.
 const (
 	formatGitHub output.Format = "github"
-	formatJUnit  output.Format = "junit"
 	formatSARIF  output.Format = "sarif"
 )
 
@@ -86,27 +84,14 @@ func (r *result) sarif() (string, error) {
 	return string(data) + "\n", err
 }
 
-type junitCase struct {
-	Class    string   `xml:"classname,attr"`
-	Name     string   `xml:"name,attr"`
-	Failures []string `xml:"failure,omitempty"`
-	Output   string   `xml:"system-out,omitempty"`
-}
-
 // junit returns a test for each object with findings, and one for all others. A test fails by the findings that fail the command.
-func (r *result) junit(failOn output.FailOn) (string, error) {
-	suite := struct {
-		XMLName  xml.Name    `xml:"testsuite"`
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Cases    []junitCase `xml:"testcase"`
-	}{Name: settings.PluginProgram + " lint", Cases: []junitCase{{Class: "lint", Name: "objects without findings"}}}
+func (r *result) junit(failOn output.FailOn) []output.JUnitCase {
+	cases := []output.JUnitCase{{Class: "lint", Name: "objects without findings"}}
 	for _, object := range r.objects() {
 		if len(object.Findings) == 0 {
 			continue
 		}
-		test := junitCase{Class: "lint", Name: object.title()}
+		test := output.JUnitCase{Class: "lint", Name: object.title()}
 		for _, finding := range object.Findings {
 			text := fmt.Sprintf("%s: %s", finding.Reason, advice(finding))
 			if failOn.Judge(finding.Severity) != nil {
@@ -115,10 +100,7 @@ func (r *result) junit(failOn output.FailOn) (string, error) {
 				test.Output += text + "\n"
 			}
 		}
-		suite.Failures += min(len(test.Failures), 1)
-		suite.Cases = append(suite.Cases, test)
+		cases = append(cases, test)
 	}
-	suite.Tests = len(suite.Cases)
-	data, err := xml.MarshalIndent(suite, "", "  ")
-	return xml.Header + string(data) + "\n", err
+	return cases
 }

@@ -70,7 +70,7 @@ manifests contain no object.`,
 	}
 	flags := command.Flags()
 	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; policy for the policies that declare what was found; github, junit or sarif for CI",
-		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy, formatGitHub, formatJUnit, formatSARIF)
+		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy, formatGitHub, output.FormatJUnit, formatSARIF)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
 	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
@@ -175,8 +175,8 @@ func (o *options) write(w io.Writer, r *result) error {
 		text, err = r.policies()
 	case formatGitHub:
 		text = r.github()
-	case formatJUnit:
-		text, err = r.junit(o.failOn)
+	case output.FormatJUnit:
+		return output.WriteJUnit(w, settings.PluginProgram+" lint", r.junit(o.failOn))
 	case formatSARIF:
 		text, err = r.sarif()
 	default:

@@ -9,13 +9,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -31,72 +36,194 @@ const none = "None"
 
 // New returns the subcommand; now tells the time.
 func New(now func() time.Time) *cobra.Command {
+	o := &options{now: now}
 	command := &cobra.Command{
-		Use:   "test FILE...",
+		Use:   "test (FILE | DIRECTORY)...",
 		Short: "Tests policies: which containers are sidecars, and how they end",
 		Long: `Tests policies. A test file names policies and workloads, and says which containers are sidecars, with which settings, by
 which mode they end on a kind of node, and what explain finds. The command uses the code of the operator. It connects to no
-cluster.
+cluster. Workloads are of the kinds that lint reads, such as CronJob, JobSet and Argo's Workflow.
 
-Only the expectations that a case names are compared. docs/guides/testing-policies.md describes the files.
+Only the expectations that a case names are compared. docs/guides/testing-policies.md describes the files. Of a directory, the
+files *_test.yaml are read, also those in directories below.
 
 The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, such as an invalid file.`,
-		Example: fmt.Sprintf("  %s test policies/*_test.yaml", settings.PluginName),
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, now, files) },
+		Example: fmt.Sprintf(`  %[1]s test policies/
+  %[1]s test policies/mesh_test.yaml --run='virtual node' -o junit`, settings.PluginName),
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error { return o.test(cmd, paths) },
 	}
+	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; junit for CI",
+		output.FormatTable, output.FormatJSON, output.FormatYAML, output.FormatJUnit)
+	command.Flags().StringVar(&o.only, "run", "", "run only the cases whose name matches the regular expression")
 	output.GroupFlags(command, nil, nil)
 	return command
 }
 
-func test(cmd *cobra.Command, now func() time.Time, files []string) error {
-	var passed, failed, invalid int
-	err := output.FormatTable.Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
-		for _, path := range files {
-			p.Line("%s", path)
-			results, err := run(cmd.Context(), now, path)
-			if err != nil {
-				invalid++
-				for text := range strings.Lines(err.Error()) {
-					p.Item("ERROR", text, "")
-				}
-			}
-			for _, r := range results {
-				if len(r.differences) == 0 {
-					passed++
-					p.Item("PASS", r.name, "")
-					continue
-				}
-				failed++
-				p.Item("FAIL", r.name, "")
-				var rows [][]string
-				for _, d := range r.differences {
-					rows = append(rows, []string{"        " + d[0], d[1], d[2]})
-				}
-				p.Table([]string{"        FIELD", "WANT", "GOT"}, rows)
-			}
-		}
-		p.Line("Cases: %d passed, %d failed. Invalid files: %d", passed, failed, invalid)
-	})
+type options struct {
+	now    func() time.Time
+	format output.Format
+	only   string
+}
+
+// report is the outcome of the command. Its JSON form is part of the versioned output.
+type report struct {
+	output.Header
+	Summary struct {
+		Passed       int `json:"passed"`
+		Failed       int `json:"failed"`
+		InvalidFiles int `json:"invalidFiles"`
+	} `json:"summary"`
+	Files []fileReport `json:"files"`
+}
+
+// fileReport has the results of a test file. An invalid one has an error, and no cases.
+type fileReport struct {
+	File  string   `json:"file"`
+	Error string   `json:"error,omitempty"`
+	Cases []result `json:"cases"`
+}
+
+// result is the outcome of a case. It passed without differences.
+type result struct {
+	Name        string       `json:"name"`
+	Differences []difference `json:"differences"`
+}
+
+// difference is an expectation that does not hold.
+type difference struct {
+	Field string `json:"field"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+}
+
+func (o *options) test(cmd *cobra.Command, paths []string) error {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("--run: %w", err)
+	}
+	files, err := testFiles(paths)
+	if err != nil {
+		return err
+	}
+	r := &report{Header: output.NewHeader("PolicyTestReport"), Files: []fileReport{}}
+	for _, path := range files {
+		r.add(path, func() ([]result, error) { return run(cmd.Context(), o.now, path, only) })
+	}
+	if o.format == output.FormatJUnit {
+		err = output.WriteJUnit(cmd.OutOrStdout(), settings.PluginProgram+" test", r.junit())
+	} else {
+		err = o.format.Write(cmd.OutOrStdout(), r, r.text)
+	}
 	switch {
 	case err != nil:
 		return err
-	case invalid > 0:
-		return fmt.Errorf("%d of %d test files invalid", invalid, len(files))
-	case failed > 0:
+	case r.Summary.InvalidFiles > 0:
+		return fmt.Errorf("%d of %d test files invalid", r.Summary.InvalidFiles, len(files))
+	case r.Summary.Failed > 0:
 		return output.ErrProblem
+	case r.Summary.Passed == 0:
+		return fmt.Errorf("--run: no case has a name that matches %q", o.only)
 	}
 	return nil
 }
 
-// run runs the cases of a file. If one of them is invalid, the file is.
-func run(ctx context.Context, now func() time.Time, path string) ([]result, error) {
+// testFiles returns the files, and the test files in and below the directories.
+func testFiles(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || !info.IsDir() { // reading the file reports the error
+			files = append(files, path)
+			continue
+		}
+		before := len(files)
+		err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && strings.HasSuffix(file, "_test.yaml") {
+				files = append(files, file)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("%s has no file *_test.yaml", path)
+		}
+	}
+	return files, nil
+}
+
+// add adds the results of a file.
+func (r *report) add(path string, run func() ([]result, error)) {
+	file := fileReport{File: path, Cases: []result{}}
+	results, err := run()
+	if err != nil {
+		r.Summary.InvalidFiles++
+		file.Error = err.Error()
+	}
+	for _, result := range results {
+		file.Cases = append(file.Cases, result)
+		if len(result.Differences) == 0 {
+			r.Summary.Passed++
+		} else {
+			r.Summary.Failed++
+		}
+	}
+	r.Files = append(r.Files, file)
+}
+
+func (r *report) text(p *output.Printer) {
+	for _, file := range r.Files {
+		p.Line("%s", file.File)
+		for text := range strings.Lines(file.Error) {
+			p.Item("ERROR", text, "")
+		}
+		for _, result := range file.Cases {
+			if len(result.Differences) == 0 {
+				p.Item("PASS", result.Name, "")
+				continue
+			}
+			p.Item("FAIL", result.Name, "")
+			var rows [][]string
+			for _, d := range result.Differences {
+				rows = append(rows, []string{"        " + d.Field, d.Want, d.Got})
+			}
+			p.Table([]string{"        FIELD", "WANT", "GOT"}, rows)
+		}
+	}
+	p.Line("Cases: %d passed, %d failed. Invalid files: %d", r.Summary.Passed, r.Summary.Failed, r.Summary.InvalidFiles)
+}
+
+// junit returns a test for each case, in a class for each file.
+func (r *report) junit() []output.JUnitCase {
+	var cases []output.JUnitCase
+	for _, file := range r.Files {
+		if file.Error != "" {
+			cases = append(cases, output.JUnitCase{Class: file.File, Name: "test file", Errors: []string{file.Error}})
+		}
+		for _, result := range file.Cases {
+			test := output.JUnitCase{Class: file.File, Name: result.Name}
+			for _, d := range result.Differences {
+				test.Failures = append(test.Failures, fmt.Sprintf("%s: want %s, got %s", d.Field, d.Want, d.Got))
+			}
+			cases = append(cases, test)
+		}
+	}
+	return cases
+}
+
+// run runs the cases of a file whose names match. If one of them is invalid, the file is.
+func run(ctx context.Context, now func() time.Time, path string, only *regexp.Regexp) ([]result, error) {
 	f, err := load(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	var results []result
 	for i, c := range f.cases {
+		if !only.MatchString(c.Name) {
+			continue
+		}
 		r, err := f.run(ctx, now, c)
 		if err != nil {
 			return nil, fmt.Errorf("cases[%d].%w", i, err)
@@ -106,15 +233,9 @@ func run(ctx context.Context, now func() time.Time, path string) ([]result, erro
 	return results, nil
 }
 
-// result is the outcome of a case: the field, the expected value and the value of each expectation that does not hold.
-type result struct {
-	name        string
-	differences [][3]string
-}
-
 // run runs a case. An error starts with the field of the case.
 func (f *testFile) run(ctx context.Context, now func() time.Time, c testCase) (result, error) {
-	r := result{name: c.Name}
+	r := result{Name: c.Name, Differences: []difference{}}
 	report, err := f.explain(ctx, now, c)
 	if err != nil {
 		return r, err
@@ -125,7 +246,7 @@ func (f *testFile) run(ctx context.Context, now func() time.Time, c testCase) (r
 	}
 	for _, want := range c.Expect.Findings {
 		if !slices.Contains(found, want) {
-			r.differences = append(r.differences, [3]string{"findings", want, cmp.Or(strings.Join(found, ", "), none)})
+			r.Differences = append(r.Differences, difference{"findings", want, cmp.Or(strings.Join(found, ", "), none)})
 		}
 	}
 	compared := len(c.Expect.Findings)
@@ -141,7 +262,7 @@ func (f *testFile) run(ctx context.Context, now func() time.Time, c testCase) (r
 				return r, fmt.Errorf("expect.containers.%s.%s: unknown field; docs/guides/testing-policies.md lists the fields", name, field)
 			}
 			if want := fmt.Sprint(c.Expect.Containers[name][field]); want != cmp.Or(got, none) {
-				r.differences = append(r.differences, [3]string{"containers." + name + "." + field, want, cmp.Or(got, none)})
+				r.Differences = append(r.Differences, difference{"containers." + name + "." + field, want, cmp.Or(got, none)})
 			}
 			compared++
 		}
@@ -183,15 +304,18 @@ func (f *testFile) explain(ctx context.Context, now func() time.Time, c testCase
 	if err != nil {
 		return explain.Report{}, fmt.Errorf("cluster.operatorFlags: %w", err)
 	}
-	manifest, err := f.workload(c.Workload)
+	at, err := f.workload(c.Workload)
 	var workload source.Workload
 	if err == nil {
-		workload, err = from.Workload(ctx, manifest)
+		workload, err = from.Workload(ctx, at.manifest)
+	}
+	if err == nil && len(workload.Templates[at.template].Mistakes) > 0 {
+		err = errors.New(strings.Join(workload.Templates[at.template].Mistakes, "; "))
 	}
 	if err != nil {
 		return explain.Report{}, fmt.Errorf("workload: %w", err)
 	}
-	pod := workload.Templates[0].Pod
+	pod := workload.Templates[at.template].Pod
 	pod.Node = plan.NodeKind(cmp.Or(c.Node, string(plan.NodeReal)))
 	if !slices.Contains([]plan.NodeKind{plan.NodeReal, plan.NodeDaemonless, plan.NodeVirtual}, pod.Node) {
 		return explain.Report{}, fmt.Errorf("node: is %q; it must be Real, Daemonless or Virtual", c.Node)
@@ -207,29 +331,60 @@ func (f *testFile) explain(ctx context.Context, now func() time.Time, c testCase
 	return explain.Explain(pod, from.Settings.Decisions, explain.Cluster{Kruise: kruise}, now()), nil
 }
 
-// workload returns the Pod, Job or CronJob KIND/NAME or KIND/NAMESPACE/NAME, or the only one. A pod of a cluster loses its status:
-// the cases are about its spec.
-func (f *testFile) workload(name string) (source.Manifest, error) {
-	var names []string
-	var found []source.Manifest
+// candidate is a pod, or a pod template of an object.
+type candidate struct {
+	// long and short are names of it, with and without its namespace.
+	long, short string
+	manifest    source.Manifest
+	template    int
+}
+
+// findWorkloads lists the pods and pod templates of the manifests. A pod of a cluster loses its status: the cases are about its spec.
+func (f *testFile) findWorkloads() {
+	add := func(manifest source.Manifest, path string, template int) {
+		kind, namespace := manifest.Raw.GetKind(), manifest.Raw.GetNamespace()
+		name := cmp.Or(manifest.Raw.GetName(), manifest.Raw.GetGenerateName()+"*") + path
+		f.workloads = append(f.workloads, candidate{kind + "/" + namespace + "/" + name, kind + "/" + name, manifest, template})
+	}
 	for _, manifest := range f.manifests.Objects {
-		kind := manifest.Raw.GetKind()
-		if !slices.Contains([]string{"Pod", "Job", "CronJob"}, kind) {
+		switch object := manifest.Object.(type) {
+		case *corev1.Pod:
+			pod := object.DeepCopy()
+			pod.Status = corev1.PodStatus{}
+			manifest.Object = pod
+			add(manifest, "", 0)
+		case *batchv1.Job, *batchv1.CronJob:
+			add(manifest, "", 0)
+		}
+	}
+	for _, manifest := range f.manifests.Others {
+		if source.MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
 			continue
 		}
-		long := kind + "/" + manifest.Object.GetNamespace() + "/" + manifest.Object.GetName()
-		names = append(names, long)
-		if name == "" || name == long || name == kind+"/"+manifest.Object.GetName() {
-			found = append(found, manifest)
+		templates := source.ReadWorkload(manifest.Raw).Templates
+		for i, template := range templates {
+			path := ""
+			if len(templates) > 1 {
+				path = " " + template.Path
+			}
+			add(manifest, path, i)
+		}
+	}
+}
+
+// workload returns the workload KIND/NAME or KIND/NAMESPACE/NAME, or the only one. Where an object has several pod templates, the path
+// of one follows, after a space.
+func (f *testFile) workload(name string) (candidate, error) {
+	var names []string
+	var found []candidate
+	for _, c := range f.workloads {
+		names = append(names, c.long)
+		if name == "" || name == c.long || name == c.short {
+			found = append(found, c)
 		}
 	}
 	if len(found) != 1 {
-		return source.Manifest{}, fmt.Errorf("%d match %q; set it to one of: %s", len(found), name, cmp.Or(strings.Join(names, ", "), none))
-	}
-	if pod, ok := found[0].Object.(*corev1.Pod); ok {
-		pod = pod.DeepCopy()
-		pod.Status = corev1.PodStatus{}
-		found[0].Object = pod
+		return candidate{}, fmt.Errorf("%d match %q; set it to one of: %s", len(found), name, cmp.Or(strings.Join(names, ", "), none))
 	}
 	return found[0], nil
 }

@@ -46,6 +46,7 @@ type testFile struct {
 
 	cases     []testCase
 	manifests source.Manifests
+	workloads []candidate
 }
 
 // facts describe the cluster and the operator in it. An unset field of a case has the value of the file.
@@ -58,7 +59,8 @@ type facts struct {
 // testCase is a pod on a kind of node, and what to expect of the operator.
 type testCase struct {
 	Name string `json:"name"`
-	// Workload is KIND/NAME or KIND/NAMESPACE/NAME of a manifest. It may be empty if there is only one workload.
+	// Workload is KIND/NAME or KIND/NAMESPACE/NAME of a manifest, with the path of a pod template if it has several. It may be empty if
+	// there is only one.
 	Workload string `json:"workload"`
 	Cluster  facts  `json:"cluster"`
 	// Node is the kind of the pod's node. Default: Real.
@@ -97,6 +99,7 @@ func load(ctx context.Context, path string) (*testFile, error) {
 			return nil, err
 		}
 	}
+	f.findWorkloads()
 	return f, f.checkPolicies()
 }
 

@@ -32,7 +32,7 @@ const objects = `objects:
 cluster: {enforceDryRun: true}
 `
 
-// runFiles runs the command, and returns its output without line breaks within sentences, and its exit code.
+// runFiles runs the command with files or other arguments, and returns its output without line breaks within sentences, and its exit code.
 func runFiles(t *testing.T, files ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -80,6 +80,73 @@ func TestCases(t *testing.T) {
 			}
 			if got, gotCode := runFiles(t, path); got != want || gotCode != code {
 				t.Errorf("exit code %d, want %d; output:\n%s\nwant:\n%s", gotCode, code, got, want)
+			}
+		})
+	}
+}
+
+// Each kind that lint reads has the pods that lint finds in it.
+func TestWorkloadsAreThoseThatLintReads(t *testing.T) {
+	const policy = "objects:\n  - {apiVersion: sidecartermination.dev/v1alpha1, kind: SidecarTerminationPolicy, metadata: {name: p}, spec: {sidecars: [{name: proxy}]}}\n"
+	const containers = "containers: [{name: main, image: app}, {name: proxy, image: app}]"
+	const workflow = "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {generateName: w-}, spec: {templates: " +
+		"[{container: {image: app}}, {container: {image: app}, sidecars: [{name: proxy, image: app}]}]}}"
+	for name, tc := range map[string]struct{ object, workload string }{
+		"JobSet": {"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a}, spec: {replicatedJobs: [{name: r, template: {spec: {template: {spec: {" +
+			containers + "}}}}}]}}", "JobSet/a"},
+		"ScaledJob":              {"{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, metadata: {name: a}, spec: {jobTargetRef: {template: {spec: {" + containers + "}}}}}", ""},
+		"SparkApplication":       {"{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication, metadata: {name: a}, spec: {driver: {sidecars: [{name: proxy}]}}}", "SparkApplication/default/a"},
+		"template of a Workflow": {workflow, "Workflow/w-* spec.templates[1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cases := "cases: [{name: a, workload: '" + tc.workload + "', expect: {containers: {proxy: {role: Sidecar, mode: PodPhase}}}}]\n"
+			if got, code := runFiles(t, write(t, header+policy+"  - "+tc.object+"\n"+cases)); code != 0 {
+				t.Errorf("exit code %d:\n%s", code, got)
+			}
+		})
+	}
+	got, code := runFiles(t, write(t, header+policy+"  - "+workflow+"\ncases: [{name: a, workload: Workflow/w-*}]\n"))
+	if want := `set it to one of: Workflow/default/w-* spec.templates[0], Workflow/default/w-* spec.templates[1]`; code != 2 || !strings.Contains(got, want) {
+		t.Errorf("exit code %d, want 2 and %q, got:\n%s", code, want, got)
+	}
+}
+
+func TestDirectories(t *testing.T) {
+	directory := t.TempDir()
+	below := filepath.Join(directory, "below")
+	if err := os.Mkdir(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{directory: directory + " has no file *_test.yaml", filepath.Join(directory, "none"): "no such file"} {
+		if got, code := runFiles(t, name); code != 2 || !strings.Contains(got, want) {
+			t.Errorf("exit code %d, want 2 and %q, got:\n%s", code, want, got)
+		}
+	}
+	test := header + objects + "cases: [{name: a, expect: {containers: {main: {role: Main}}}}]\n"
+	for _, file := range []string{filepath.Join(below, "b_test.yaml"), filepath.Join(directory, "a_test.yaml"), filepath.Join(directory, "policy.yaml")} {
+		if err := os.WriteFile(file, []byte(test), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, code := runFiles(t, directory); code != 0 || !strings.Contains(got, "Cases: 2 passed, 0 failed. Invalid files: 0") {
+		t.Errorf("exit code %d:\n%s", code, got)
+	}
+}
+
+func TestRunSelectsCases(t *testing.T) {
+	path := write(t, header+objects+"cases: [{name: one, expect: {containers: {main: {role: Main}}}}, {name: two, expect: {containers: {main: {role: Sidecar}}}}]\n")
+	for name, tc := range map[string]struct {
+		only, want string
+		code       int
+	}{
+		"passing case":      {"^one", "Cases: 1 passed, 0 failed.", 0},
+		"failing case":      {"two", "Cases: 0 passed, 1 failed.", 1},
+		"no case":           {"three", `--run: no case has a name that matches "three"`, 2},
+		"not an expression": {"(", "--run: error parsing regexp", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, code := runFiles(t, path, "--run="+tc.only); code != tc.code || !strings.Contains(got, tc.want) {
+				t.Errorf("exit code %d, want %d and %q, got:\n%s", code, tc.code, tc.want, got)
 			}
 		})
 	}
