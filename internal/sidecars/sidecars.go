@@ -222,36 +222,3 @@ func (n Native) requested(in places) *bool {
 func contains(values []string, value string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, value) })
 }
-
-// Document returns the table as rows of Markdown.
-func Document() string {
-	var rows strings.Builder
-	code := func(all []string) string { return "`" + strings.Join(all, "`, `") + "`" }
-	for i := range Table {
-		s := &Table[i]
-		known := code(s.Containers)
-		if images := slices.DeleteFunc(slices.Clone(s.Images), func(image string) bool { return slices.Contains(s.Containers, image) }); len(images) > 0 {
-			known += "; image " + code(images)
-		}
-		fmt.Fprintf(&rows, "| %s | %s | %s | [%s](%s) |\n", known, s.Injector, s.withoutPolicy(), s.Date, s.Page)
-	}
-	return rows.String()
-}
-
-// withoutPolicy says what ends the sidecar without a policy.
-func (s *Sidecar) withoutPolicy() string {
-	var ways []string
-	if s.EndedBy != "" {
-		ways = append(ways, s.EndedBy+" ends it")
-	}
-	if s.Native.Since != "" {
-		ways = append(ways, fmt.Sprintf("native from %s on, with Kubernetes %s", s.Native.Since, s.Native.Kubernetes))
-	}
-	if len(s.Native.Annotations) > 0 {
-		ways = append(ways, "native with `"+s.Native.Annotations[0]+"`")
-	}
-	if s.Native.Setting != "" {
-		ways = append(ways, "native with "+s.Native.Setting)
-	}
-	return strings.Join(ways, "; ")
-}
