@@ -222,7 +222,7 @@ func TestSite(t *testing.T) {
 	site := serveSite(t)
 	browser := startBrowser(t)
 	t.Run("desktop", func(t *testing.T) {
-		checkSite(t, openTab(browser, t, site, "desktop", 1440, 900))
+		checkSite(t, openTab(browser, t, site, "desktop", 1280, 800))
 	})
 	t.Run("phone", func(t *testing.T) {
 		checkSite(t, openTab(browser, t, site, "phone", 390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
@@ -285,12 +285,16 @@ func (t *tab) checkPage(address, heading string) {
 		Headings []string
 		Width    int
 		Wide     []string
+		Cut      []string
+		Pale     []string
 	}](t, `({
 		title: document.title,
 		headings: [...document.querySelectorAll("h1")].map(h => h.textContent.trim()),
 		width: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
 		wide: [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > `+fmt.Sprint(t.width)+` &&
 			!e.closest("table, pre, svg")).map(e => e.outerHTML.slice(0, 200)),
+		cut: [...document.querySelectorAll("main pre, main table")].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 200)),
+		pale: `+pale+`,
 	})`)
 	if !strings.Contains(page.Title, "sidecar-termination-operator") {
 		t.Errorf("%s: title %q", address, page.Title)
@@ -301,7 +305,33 @@ func (t *tab) checkPage(address, heading string) {
 	if page.Width > t.width || len(page.Wide) > 0 {
 		t.Errorf("%s: the page is %d pixels wide on a screen of %d:\n%s", address, page.Width, t.width, strings.Join(page.Wide, "\n"))
 	}
+	if len(page.Cut) > 0 {
+		t.Errorf("%s: cut on the right:\n%s", address, strings.Join(page.Cut, "\n"))
+	}
+	if len(page.Pale) > 0 {
+		t.Errorf("%s: too little contrast in code: %q", address, page.Pale)
+	}
 }
+
+// pale are the classes of tokens in code whose contrast is below that of WCAG level AA. A canvas knows every notation of colors, and
+// paints what is transparent over what is behind it.
+const pale = `(() => {
+	const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+	const paint = color => {
+		canvas.fillStyle = color;
+		canvas.fillRect(0, 0, 1, 1);
+		const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const behind = e => {
+		if (e.parentElement) behind(e.parentElement);
+		return paint(e.parentElement ? getComputedStyle(e).backgroundColor : "white");
+	};
+	return [...new Set([...document.querySelectorAll("main .chroma span")].filter(e => {
+		const [a, b] = [behind(e), paint(getComputedStyle(e).color)].sort((a, b) => b - a);
+		return e.textContent.trim() && (a + 0.05) / (b + 0.05) < 4.5;
+	}).map(e => e.className))];
+})()`
 
 // visible is the first element on the screen that a selector finds.
 func visible(selector string) chromedp.JSPath {
