@@ -146,7 +146,7 @@ func checkAuthors(t *testing.T, c client.Client, first, second *v1alpha1.Sidecar
 	t.Helper()
 	wantCommand(t, "policies older than admission policies", "check", 0,
 		"warning 2 of 2 enforced policies were last changed before the admission policies that check authors: policy "+first.Namespace+"/mesh-0, ",
-		"-> review them", "kubectl replace --force -f FILE")
+		"-> review them", "let its author add a default to it, such as fallback: Enabled")
 	patch := client.MergeFrom(first.DeepCopy())
 	first.Spec.Priority++
 	must(t, c.Patch(t.Context(), first, patch))

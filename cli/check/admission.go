@@ -135,7 +135,7 @@ func (c *checker) checkAuthors(context.Context) error {
 	}
 	switch {
 	case len(unchecked) > 0:
-		c.warn("review them: the permissions of their authors were never checked. To check one, let its author replace it: kubectl replace --force -f FILE",
+		c.warn("review them: the permissions of their authors were never checked. To check one, let its author add a default to it, such as fallback: Enabled; a denied change leaves it as it is",
 			"%d of %d enforced policies were last changed before the admission policies that check authors: %s", len(unchecked), total, firstOf(unchecked))
 	case known && total > 0:
 		c.ok("%d of %d enforced policies passed the admission policies", total, total)

@@ -368,6 +368,7 @@ func TestFindings(t *testing.T) {
 			explain.Lint(report.Findings)
 			unchanged(t, "DescribePolicy or Lint", again, report)
 			unchanged(t, "DescribePolicy", copied, w)
+			keepsRoles(t, w, report.Findings)
 			var got []string
 			for _, f := range report.Findings {
 				if !slices.Contains([]explain.Severity{problem, warning, note}, f.Severity) || f.Message == "" {

@@ -89,7 +89,7 @@ func (x *explainer) checkDryRun() {
 		case x.view.Sidecar(sidecar.Container) == nil:
 			f := x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
-			x.patch(f, *sidecar.Policy, "add", "/spec/enforcement", v1alpha1.EnforcementEnforce)
+			x.patch(f, *sidecar.Policy, "/spec/enforcement", v1alpha1.EnforcementEnforce)
 		default:
 			x.add(SeverityNote, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
@@ -172,8 +172,9 @@ func (x *explainer) checkOptOut() {
 	switch {
 	case !resolve.OptedOut(pod, x.operator.Resolve):
 	case pod.Labels[v1alpha1.LabelIgnore] != "true":
-		x.command(x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "namespace "+pod.Namespace),
-			"kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
+		f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "namespace "+pod.Namespace)
+		f.Hint = "remove the label if the operator should end the sidecars of every pod of the namespace"
+		x.command(f, "kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
 	default:
 		if f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "the pod"); !x.Template {
 			x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
@@ -217,11 +218,19 @@ type missingContainers struct {
 	policy     resolve.PolicyRef
 	message    string
 	misspelled []missingEntry
+	// found is the finding on them.
+	found Finding
 }
 
-// missingEntry is an entry of a policy's field, sidecars or mainContainers, with the JSON path of the name.
+// The fields of a policy that name containers.
+const (
+	fieldSidecars = "sidecars"
+	fieldMains    = "mainContainers"
+)
+
+// missingEntry is an entry of one of these fields.
 type missingEntry struct {
-	field, path, name string
+	field, name string
 	// meant is the container of the pod that the name is a likely misspelling of, or empty.
 	meant string
 }
@@ -235,12 +244,14 @@ func (m missingEntry) String() string {
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
-	for _, missing := range x.missing {
+	for i := range x.missing {
+		missing := &x.missing[i]
 		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
 		if len(missing.misspelled) > 0 {
 			f.Severity, f.lint = SeverityWarning, true
 			x.adviseSpelling(f, missing.policy, missing.misspelled[0])
 		}
+		missing.found = *f
 	}
 }
 
@@ -262,7 +273,7 @@ func (x *explainer) missingContainers() []missingContainers {
 		if x.Template {
 			message += " unless a webhook injects it"
 		}
-		all = append(all, missingContainers{policy.Ref, message, misspelled})
+		all = append(all, missingContainers{policy: policy.Ref, message: message, misspelled: misspelled})
 	}
 	return all
 }
@@ -271,19 +282,19 @@ func (x *explainer) missingContainers() []missingContainers {
 // without a declaration, and a main container by one that the policy does not list.
 func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) []missingEntry {
 	var missing []missingEntry
-	check := func(field, path, name string, candidates []string) {
+	check := func(field, name string, candidates []string) {
 		if !x.hasContainer(name) {
-			missing = append(missing, missingEntry{field, path, name, Similar(name, candidates)})
+			missing = append(missing, missingEntry{field, name, Similar(name, candidates)})
 		}
 	}
-	for i, sidecar := range policy.Spec.Sidecars {
-		check("sidecars", fmt.Sprintf("/spec/sidecars/%d/name", i), sidecar.Name, undeclared)
+	for _, sidecar := range policy.Spec.Sidecars {
+		check(fieldSidecars, sidecar.Name, undeclared)
 	}
 	unlisted := filter(regularContainers(x.Pod.Pod), func(name string) bool {
 		return policy.Role(x.Pod.Pod, name, x.operator.Resolve) != resolve.RoleMain
 	})
-	for i, main := range policy.Spec.MainContainers {
-		check("mainContainers", fmt.Sprintf("/spec/mainContainers/%d", i), string(main), unlisted)
+	for _, main := range policy.Spec.MainContainers {
+		check(fieldMains, string(main), unlisted)
 	}
 	return missing
 }

@@ -31,7 +31,7 @@ type remark struct {
 // about has the remarks on reasons.
 var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonRestartPolicyAlways:         {hint: "if the pod should end, set restartPolicy to Never or OnFailure", lint: true},
-	v1alpha1.ReasonNoMainContainer:             {hint: "leave at least one container undeclared, or list the main containers under mainContainers", lint: true},
+	v1alpha1.ReasonNoMainContainer:             {hint: "list the main containers under mainContainers of a policy that selects the pod and takes precedence", lint: true},
 	v1alpha1.ReasonNativeSidecar:               {hint: "no action needed: Kubernetes ends native sidecars itself"},
 	v1alpha1.ReasonInvalidSidecars:             {hint: "correct the annotation: at most 32 names of regular containers of the pod, separated by commas", lint: true, ofPod: true},
 	v1alpha1.ReasonOptedOut:                    {hint: "remove the label if the operator should end the pod's sidecars"},
@@ -40,18 +40,18 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonInvalidAnnotation:           {hint: "remove the annotation, which makes the operator end the sidecars, possibly for the second time"},
 	v1alpha1.ReasonPodTooLarge:                 {hint: "split the pod"},
 	v1alpha1.ReasonInternalError:               {hint: "report the messages about this pod in the operator's log"},
-	v1alpha1.ReasonDryRun:                      {hint: "set enforcement to Enforce in the policy to let it act"},
+	v1alpha1.ReasonDryRun:                      {hint: "set enforcement to Enforce to let the policy act on every pod that it selects"},
 	v1alpha1.ReasonNodeKindUnknown:             {hint: "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command"},
 	v1alpha1.ReasonNamespaceNotWatched:         {hint: "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload", lint: true, check: true},
-	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy, or the operator's --quick-exit-image"},
+	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy's entry for the sidecar, or the operator's --quick-exit-image"},
 	v1alpha1.ReasonImageNotAllowed:             {hint: "use an image that --allowed-quick-exit-image of the operator lists, or remove image", check: true},
 	v1alpha1.ReasonCRRUnavailable:              {hint: "install OpenKruise", check: true},
 	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled"},
 	v1alpha1.ReasonGracePeriodTooLong:          {hint: "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy"},
 	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install the admission policies of config/default or of the Helm chart", check: true},
 	v1alpha1.ReasonUnknownSetting:              {hint: "upgrade the operator, which is older than the policy's CRD, or set the field to another value"},
-	v1alpha1.ReasonMirrorPod:                   {hint: "remove the manifest of the static pod from its node"},
-	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore"},
+	v1alpha1.ReasonMirrorPod:                   {hint: "the operator cannot write to a static pod: run its work as a Job"},
+	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore for the sidecar"},
 	v1alpha1.ReasonRestartsAllContainers:       {hint: "remove the rule RestartAllContainers from the sidecar"},
 	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit", lint: true},
 	v1alpha1.ReasonDeadlineRisk:                {hint: "set mode to PodPhase, which ends the pod before its sidecars, or raise activeDeadlineSeconds of the Job"},
@@ -59,7 +59,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true},
 	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},
 	v1alpha1.ReasonIneffectiveEnv:              {hint: "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy", lint: true},
-	v1alpha1.ReasonContainerNotFound:           {hint: "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry", ofPod: true},
+	v1alpha1.ReasonContainerNotFound:           {hint: "if a name is wrong, add the right one; remove an entry only if no pod has that container", ofPod: true},
 	v1alpha1.ReasonInvalidSelector:             {hint: "correct the selector: its operators are In, NotIn, Exists and DoesNotExist", lint: true},
 	v1alpha1.ReasonStuck:                       {hint: "read the log of the sidecar and the failed attempts"},
 	v1alpha1.ReasonAttemptFailed:               {hint: "if the sidecar needs more time, raise terminationDeadlineSeconds"},
@@ -96,7 +96,7 @@ func (x *explainer) advise(f *Finding) {
 		options := plan.ModeOptions(x.snapshot(), sidecar)
 		reason, _ := plan.WhyUnusable(sidecar, options)
 		if reason == f.Reason && !slices.ContainsFunc(options, plan.ModeOption.Usable) {
-			x.adviseMode(f, sidecar, options)
+			x.adviseMode(f, options)
 			break
 		}
 	}
@@ -110,15 +110,15 @@ func (x *explainer) command(f *Finding, format string, arguments ...any) {
 	}
 }
 
-// patch adds a command that changes the policy.
-func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, operation, path string, value any) {
+// patch adds a command that adds a value to the policy. Other pods use the policy, too: no command takes a name from it.
+func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, path string, value any) {
 	// A patch can be encoded.
-	encoded, _ := json.Marshal([]any{map[string]any{"op": operation, "path": path, "value": value}})
+	encoded, _ := json.Marshal([]any{map[string]any{"op": "add", "path": path, "value": value}})
 	target := "patch cstp " + policy.Name
 	if policy.Kind == resolve.KindNamespaced {
 		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
 	}
-	x.command(f, "kubectl %s --type=json -p '%s'", target, encoded)
+	x.command(f, "kubectl %s --type=json -p '%s'", target, strings.ReplaceAll(string(encoded), "'", `'\''`))
 }
 
 // adviseFinish adds the command that finishes the pod with its outcome, if the command can, given these roles.
@@ -155,7 +155,7 @@ func (x *explainer) alternative(f *Finding, way string) {
 func (x *explainer) adviseDeclaration(f *Finding) {
 	isCause := func(entry missingEntry) bool {
 		// A main container that is spelled correctly makes all others sidecars.
-		return entry.field == "mainContainers" || f.Container == entry.meant || f.Container == "" && x.knownBy(entry.meant) == ""
+		return entry.field == fieldMains || f.Container == entry.meant || f.Container == "" && x.knownBy(entry.meant) == ""
 	}
 	for _, missing := range x.missing {
 		if i := slices.IndexFunc(missing.misspelled, isCause); i >= 0 {
@@ -174,11 +174,11 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 		}
 	}
 	i := slices.IndexFunc(x.Policies, func(p resolve.Policy) bool {
-		return p.Ref.Kind == resolve.KindNamespaced && len(p.Spec.Sidecars) > 0 && p.Spec.Enforcement.Acts()
+		return p.Ref.Kind == resolve.KindNamespaced && len(p.Spec.Sidecars) > 0 && p.Spec.Enforcement.Acts() && x.whyNotAdd(p, fieldSidecars, f.Container) == ""
 	})
 	if i >= 0 {
 		f.Hint = fmt.Sprintf("add it to spec.sidecars of %s, or list all containers that exit by themselves under mainContainers of a policy", x.Policies[i].Ref)
-		x.patch(f, x.Policies[i].Ref, "add", "/spec/sidecars/-", map[string]string{"name": f.Container})
+		x.patch(f, x.Policies[i].Ref, "/spec/sidecars/-", map[string]string{"name": f.Container})
 	} else {
 		x.command(f, "%s lint -n %s -o policy", settings.PluginName, x.Pod.Pod.Namespace)
 	}
@@ -187,11 +187,46 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 	x.adviseFinish(f, resolve.Resolve(x.Pod.Pod, x.Policies, options).Enforced, f.Container)
 }
 
-// adviseSpelling says how to correct a name in a policy.
-func (x *explainer) adviseSpelling(f *Finding, policy resolve.PolicyRef, entry missingEntry) {
-	f.Hint = fmt.Sprintf("change %s to %s in spec.%s of %s", entry.name, entry.meant, entry.field, policy)
-	x.patch(f, policy, "replace", entry.path, entry.meant)
+// adviseSpelling says how to add the name that an entry of a policy is a misspelling of for this pod. The entry stays: the name may be
+// right for other pods.
+func (x *explainer) adviseSpelling(f *Finding, ref resolve.PolicyRef, entry missingEntry) {
+	policy := x.policy(ref)
+	if why := x.whyNotAdd(*policy, entry.field, entry.meant); why != "" {
+		f.Hint = fmt.Sprintf("declare %s in a policy that selects this pod alone: %s", entry.meant, why)
+		return
+	}
+	f.Hint = fmt.Sprintf("add %s to spec.%s of %s; the entry %s stays, because other pods may have that container", entry.meant, entry.field, ref, entry.name)
+	var value any = entry.meant
+	if entry.field == fieldSidecars {
+		i := slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == entry.name })
+		copied := policy.Spec.Sidecars[i]
+		copied.Name = entry.meant
+		value = copied
+	}
+	x.patch(f, ref, "/spec/"+entry.field+"/-", value)
 }
+
+// maxEntries is the most names that a field of a policy can have.
+const maxEntries = 32
+
+// whyNotAdd says why a name cannot be added to the field of the policy without taking a role from a container of another pod, or nothing.
+// Policies of other namespaces do not matter: they take precedence over cluster policies.
+func (x *explainer) whyNotAdd(policy resolve.Policy, field, name string) string {
+	if len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) >= maxEntries {
+		return fmt.Sprintf("%s has no room for another name", policy.Ref)
+	}
+	for _, other := range slices.Concat(x.Policies, x.NotSelecting) {
+		named := func(s v1alpha1.Sidecar) bool { return resolve.Matches(s.Name, name) }
+		// A policy with mainContainers gives every container a role.
+		if other.Ref != policy.Ref && (len(other.Spec.MainContainers) > 0 || field == fieldMains && slices.ContainsFunc(other.Spec.Sidecars, named)) {
+			return fmt.Sprintf("%s may declare it otherwise for another pod", other.Ref)
+		}
+	}
+	return ""
+}
+
+// maxDeadlineSeconds is the greatest terminationDeadlineSeconds of a policy.
+const maxDeadlineSeconds = 3600
 
 // adviseAfterFailure says what may help after a failed attempt, by its mode and by the state of the container.
 func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
@@ -203,20 +238,17 @@ func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 		x.command(f, "kubectl -n %s describe pod %s", x.Pod.Pod.Namespace, x.Pod.Pod.Name)
 	case sidecar.Policy != nil:
 		f.Hint = fmt.Sprintf("if the sidecar needs more time, raise terminationDeadlineSeconds in %s", sidecar.Policy)
-		x.patch(f, *sidecar.Policy, "add", "/spec/terminationDeadlineSeconds", 2*int64(sidecar.Timeout/time.Second))
+		x.patch(f, *sidecar.Policy, "/spec/terminationDeadlineSeconds", min(2*int64(sidecar.Timeout/time.Second), maxDeadlineSeconds))
 	}
 }
 
 // adviseMode says what makes one of the modes usable for the sidecar. A single mode is a declared one.
-func (x *explainer) adviseMode(f *Finding, sidecar resolve.Sidecar, options []plan.ModeOption) {
+func (x *explainer) adviseMode(f *Finding, options []plan.ModeOption) {
 	f.Hint = ""
 	for _, option := range options {
 		way := about[option.Reason].hint
 		if way != "" && !strings.Contains(f.Hint, way) {
 			x.alternative(f, way)
-		}
-		if option.Reason == v1alpha1.ReasonNoQuickExitImage && sidecar.Policy != nil {
-			x.patch(f, *sidecar.Policy, "add", "/spec/image", settings.QuickExitImage)
 		}
 	}
 	if len(options) == 1 {

@@ -3,12 +3,16 @@
 package explain_test
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -65,11 +69,9 @@ func TestHints(t *testing.T) {
 		"operator down": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "proxy") }, v1alpha1.ReasonOverdue, []string{
 			"check that the operator is running and has its permissions; or " + keeps, check, finish}},
 		"virtual node without an image": {onVirtualNode(""), v1alpha1.ReasonNoUsableMode, []string{
-			"set image in the policy, or the operator's --quick-exit-image",
-			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},
+			"set image in the policy's entry for the sidecar, or the operator's --quick-exit-image", check}},
 		"stuck on a virtual node": {func(w *fixture) { w.live(time.Hour, 0); w.Node = plan.NodeVirtual; w.policy(asIs, "proxy") }, v1alpha1.ReasonNoUsableMode, []string{
-			"set image in the policy, or the operator's --quick-exit-image",
-			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/image","value":"` + settings.QuickExitImage + `"}]'`, check}},
+			"set image in the policy's entry for the sidecar, or the operator's --quick-exit-image", check}},
 		"virtual node with another image": {onVirtualNode("quick-exit:v1"), v1alpha1.ReasonNoUsableMode, []string{
 			"use an image that covers the command", check}},
 		"OpenKruise alone and absent": {func(w *fixture) {
@@ -83,29 +85,44 @@ func TestHints(t *testing.T) {
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
 		"manifest": {func(w *fixture) { w.Pod.Pod.Spec.Containers[1].Name = "envoy"; w.cluster.Offline = true }, v1alpha1.ReasonMayHang, []string{list}},
 		"main container misspelled": {misspelled("wroker"), v1alpha1.ReasonMayHang, []string{
-			"change wroker to worker in spec.mainContainers of SidecarTerminationPolicy/p0",
-			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"replace","path":"/spec/mainContainers/0","value":"worker"}]'`}},
+			"add worker to spec.mainContainers of SidecarTerminationPolicy/p0; the entry wroker stays, because other pods may have that container",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/mainContainers/-","value":"worker"}]'`}},
 		"sidecar misspelled": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Name = "envoy-sidecar"
-			w.policy(asIs, "other", "envoy-sidcar")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Sidecars[1].QuickExitPaths = []v1alpha1.QuickExitPath{"/opt/o'brien"} }, "other", "envoy-sidcar")
 		}, v1alpha1.ReasonContainerNotFound, []string{
-			"change envoy-sidcar to envoy-sidecar in spec.sidecars of SidecarTerminationPolicy/p0",
-			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"replace","path":"/spec/sidecars/1/name","value":"envoy-sidecar"}]'`}},
+			"add envoy-sidecar to spec.sidecars of SidecarTerminationPolicy/p0; the entry envoy-sidcar stays, because other pods may have that container",
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"envoy-sidecar","quickExitPaths":["/opt/o'\''brien"]}}]'`}},
+		"sidecar misspelled, main container of another policy": {func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[1].Name = "shiper"
+			w.policy(asIs, "shipper")
+			w.policy(func(s *v1alpha1.PolicySpec) {
+				s.MainContainers = []v1alpha1.ContainerName{"shiper"}
+				s.PodSelector.MatchLabels = map[string]string{"team": "other"}
+			})
+			w.Policies, w.NotSelecting = w.Policies[:1], w.Policies[1:]
+		}, v1alpha1.ReasonContainerNotFound, []string{
+			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p1 may declare it otherwise for another pod"}},
+		"sidecar misspelled, full policy": {func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[1].Name = "shiper"
+			w.policy(asIs, append(slices.Repeat([]string{"other"}, 31), "shipper")...)
+		}, v1alpha1.ReasonContainerNotFound, []string{
+			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p0 has no room for another name"}},
 		"label misspelled": {func(w *fixture) {
 			w.Pod.Pod.Labels = map[string]string{"team": "etl-jobs"}
 			w.policy(func(s *v1alpha1.PolicySpec) { s.PodSelector.MatchLabels = map[string]string{"team": "elt-jobs"} }, "envoy")
 			w.Policies, w.NotSelecting = nil, w.Policies
 			w.Pod.Pod.Spec.Containers[1].Name = "envoy"
 		}, v1alpha1.ReasonMayHang, []string{
-			"let SidecarTerminationPolicy/p0 select the pod: if it is a misspelling, change elt-jobs to etl-jobs in podSelector of the policy, or etl-jobs to elt-jobs in the labels of the pod"}},
+			"let SidecarTerminationPolicy/p0 select the pod: if it is a misspelling, change etl-jobs to elt-jobs in the labels of the pod, or elt-jobs to etl-jobs in podSelector if no other pod has elt-jobs"}},
 		"DryRun": {func(w *fixture) { w.policy(dryRun, "proxy") }, v1alpha1.ReasonDryRun, []string{
-			"set enforcement to Enforce in the policy to let it act",
+			"set enforcement to Enforce to let the policy act on every pod that it selects",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
 		"DryRun of a cluster policy": {func(w *fixture) {
 			w.policy(dryRun, "proxy")
 			w.Policies[0].Ref = resolve.PolicyRef{Kind: resolve.KindCluster, Name: "p0"}
 		}, v1alpha1.ReasonDryRun, []string{
-			"set enforcement to Enforce in the policy to let it act",
+			"set enforcement to Enforce to let the policy act on every pod that it selects",
 			`kubectl patch cstp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
 		"pod opted out": {func(w *fixture) {
 			w.runs(plan.NodeReal)
@@ -117,7 +134,7 @@ func TestHints(t *testing.T) {
 			w.policy(asIs, "proxy")
 			w.NamespaceLabels = map[string]string{v1alpha1.LabelIgnore: "true"}
 		}, v1alpha1.ReasonOptedOut, []string{
-			"remove the label if the operator should end the pod's sidecars", "kubectl label namespace batch sidecartermination.dev/ignore-"}},
+			"remove the label if the operator should end the sidecars of every pod of the namespace", "kubectl label namespace batch sidecartermination.dev/ignore-"}},
 		"invalid annotation": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(asIs, "proxy")
@@ -130,6 +147,7 @@ func TestHints(t *testing.T) {
 			w := newFixture()
 			tc.change(w)
 			found := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings
+			keepsRoles(t, w, found)
 			i := slices.IndexFunc(found, func(f explain.Finding) bool { return f.Reason == tc.reason })
 			if i < 0 {
 				t.Fatalf("no finding %s: %+v", tc.reason, found)
@@ -139,4 +157,89 @@ func TestHints(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keepsRoles applies each patch among the commands to its policy, and compares the roles that policies give the containers of three
+// pods of the namespace: the fixture's, one with the names that the policies have, and one with all of these containers.
+func keepsRoles(t *testing.T, w *fixture, findings []explain.Finding) {
+	t.Helper()
+	selecting, all := w.Policies, slices.Concat(w.Policies, w.NotSelecting)
+	names := []string{"main"}
+	for _, policy := range all {
+		for _, sidecar := range policy.Spec.Sidecars {
+			names = append(names, strings.ReplaceAll(sidecar.Name, "*", "x"))
+		}
+		for _, main := range policy.Spec.MainContainers {
+			names = append(names, string(main))
+		}
+	}
+	named, both := w.Pod.Pod.DeepCopy(), w.Pod.Pod.DeepCopy()
+	named.Spec.Containers = nil
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		container := corev1.Container{Name: name}
+		named.Spec.Containers = append(named.Spec.Containers, container)
+		if !slices.ContainsFunc(both.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+			both.Spec.Containers = append(both.Spec.Containers, container)
+		}
+	}
+	for _, f := range findings {
+		for _, command := range f.Commands {
+			for i, policy := range all {
+				_, patch, isPatch := strings.Cut(command, " patch ")
+				if target, text, _ := strings.Cut(patch, " --type=json -p "); isPatch && strings.HasSuffix(target, " "+policy.Ref.Name) {
+					patched := slices.Clone(all)
+					patched[i].Spec = applyPatch(t, policy.Spec, strings.ReplaceAll(strings.Trim(text, "'"), `'\''`, "'"))
+					lostNoRole(t, command, w.Pod.Pod, selecting, patched[:len(selecting)])
+					lostNoRole(t, command, named, all, patched)
+					if len(policy.Spec.MainContainers) == 0 { // no pod has a main container and a sidecar with almost its name
+						lostNoRole(t, command, both, all, patched)
+					}
+				}
+			}
+		}
+	}
+}
+
+// lostNoRole checks that each container that a policy declared still has its role.
+func lostNoRole(t *testing.T, command string, pod *corev1.Pod, before, after []resolve.Policy) {
+	t.Helper()
+	old, patched := resolve.Resolve(pod, before, resolve.Options{}).Enforced, resolve.Resolve(pod, after, resolve.Options{}).Enforced
+	for _, sidecar := range old.Sidecars {
+		if patched.Sidecar(sidecar.Container) == nil {
+			t.Errorf("after %s, container %s is no sidecar", command, sidecar.Container)
+		}
+	}
+	for main := range old.MainPolicies {
+		if !slices.Contains(patched.Mains, main) {
+			t.Errorf("after %s, container %s is no main container", command, main)
+		}
+	}
+}
+
+// applyPatch applies a JSON patch that adds a field of the spec, or an element to one of its lists.
+func applyPatch(t *testing.T, spec *v1alpha1.PolicySpec, patch string) *v1alpha1.PolicySpec {
+	t.Helper()
+	var operations []struct {
+		Op, Path string
+		Value    any
+	}
+	if err := json.Unmarshal([]byte(patch), &operations); err != nil || len(operations) != 1 || operations[0].Op != "add" {
+		t.Fatalf("patch %s adds nothing: %v", patch, err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	field, isList := strings.CutSuffix(strings.TrimPrefix(operations[0].Path, "/spec/"), "/-")
+	if value := operations[0].Value; isList {
+		fields[field] = append(fields[field].([]any), value)
+	} else {
+		fields[field] = value
+	}
+	patched := &v1alpha1.PolicySpec{}
+	encoded, err := json.Marshal(fields)
+	if err := errors.Join(err, json.Unmarshal(encoded, patched)); err != nil {
+		t.Fatal(err)
+	}
+	return patched
 }

@@ -192,7 +192,7 @@ func (x *explainer) noUsableMode(name string, nodes []NodeModes) {
 		if !onNode.certain {
 			message = fmt.Sprintf("on a %s: %s", onNode.NodeType, message)
 		}
-		x.adviseMode(x.add(severity, onNode.Reason, name, "%s", message), *x.view.Sidecar(name), onNode.options)
+		x.adviseMode(x.add(severity, onNode.Reason, name, "%s", message), onNode.options)
 	}
 }
 
@@ -213,7 +213,7 @@ func (x *explainer) substituted(name string, nodes []NodeModes) {
 		}
 		x.adviseMode(x.add(severityOf(declared.Reason), declared.Reason, name,
 			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message),
-			*x.view.Sidecar(name), onNode.options[:1])
+			onNode.options[:1])
 		return
 	}
 }

@@ -139,7 +139,8 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 func (r *PolicyReport) addDeclarations(policy resolve.PolicyRef, report *Report, where string) {
 	for _, missing := range report.missing {
 		if len(missing.misspelled) > 0 && missing.policy == policy {
-			r.found(SeverityWarning, v1alpha1.ReasonContainerNotFound, "%s%s %s", where, policy, missing.message)
+			missing.found.Message = where + missing.found.Message
+			r.Findings = append(r.Findings, missing.found)
 		}
 	}
 	for _, override := range report.overrides {

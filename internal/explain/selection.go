@@ -127,7 +127,7 @@ func (n *notSelecting) add(unmet []labels.Requirement, has labels.Set, selector,
 			continue
 		}
 		n.misspelled++
-		n.hint = cmp.Or(n.hint, fmt.Sprintf("if it is a misspelling, change %[1]s to %[2]s in %[3]s of the policy, or %[2]s to %[1]s in the labels of the %[4]s",
+		n.hint = cmp.Or(n.hint, fmt.Sprintf("if it is a misspelling, change %[2]s to %[1]s in the labels of the %[4]s, or %[1]s to %[2]s in %[3]s if no other %[4]s has %[1]s",
 			inPolicy, inObject, selector, object))
 	}
 }

@@ -116,7 +116,7 @@ func TestLongLabelIsShortened(t *testing.T) {
 }
 
 func TestMisspelledLabelIsProposed(t *testing.T) {
-	const template = "if it is a misspelling, change %[1]s to %[2]s in %[3]s of the policy, or %[2]s to %[1]s in the labels of the %[4]s"
+	const template = "if it is a misspelling, change %[2]s to %[1]s in the labels of the %[4]s, or %[1]s to %[2]s in %[3]s if no other %[4]s has %[1]s"
 	for name, tc := range map[string]struct {
 		add  func(w *fixture)
 		want string
