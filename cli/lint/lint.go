@@ -55,7 +55,7 @@ code of a sidecar, and deletions and finalizers that may shorten the grace perio
 To resolve a guess, list the container under sidecars or mainContainers of a policy.
 
 The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors, also if
-manifests contain no object.`,
+manifests contain no object. With -o policy it is 0 or 2, and without anything to declare standard output is empty.`,
 		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
   %[1]s lint
   %[1]s lint -A
@@ -163,7 +163,14 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.write(cmd.OutOrStdout(), r); err != nil {
 		return err
 	}
-	return o.failOn.Judge(explain.Worst(all))
+	if o.format != formatPolicy {
+		return o.failOn.Judge(explain.Worst(all))
+	}
+	// Findings are no failure of a pipe into kubectl apply.
+	if len(r.proposals) == 0 {
+		_, err = fmt.Fprintln(cmd.ErrOrStderr(), "note: nothing to declare, so no policy is printed")
+	}
+	return err
 }
 
 // write writes the result without control characters from the objects.

@@ -111,8 +111,5 @@ func (r *result) policies() (string, error) {
 			text.Write(encoded)
 		}
 	}
-	if len(r.proposals) == 0 {
-		text.WriteString("# nothing to declare\n")
-	}
 	return text.String(), nil
 }
