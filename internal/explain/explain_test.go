@@ -329,7 +329,8 @@ func TestFindings(t *testing.T) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
 		}, nil},
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
-			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
+			[]string{"Problem DryRun proxy", "Warning WouldTerminate "}},
+		"DryRun policy for running pod": {func(w *fixture) { w.runs(plan.NodeReal); w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
 		"mark overdue": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		"disrupted pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
@@ -504,6 +505,35 @@ func TestOriginsOfSettings(t *testing.T) {
 	}
 	if difference := cmp.Diff(want, container.Settings); difference != "" || container.DeclaredBy != first {
 		t.Errorf("declared by %s, settings (-want +got):\n%s", container.DeclaredBy, difference)
+	}
+}
+
+// A sidecar that only a DryRun policy declares keeps its pod from finishing, so lint reports it.
+func TestLintReportsDeclarationInDryRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *fixture)
+		want   string
+	}{
+		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, "Problem: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod still hangs"},
+		"running pod": {func(w *fixture) { w.runs(plan.NodeReal) }, "Warning: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod will hang"},
+		"template":    {func(*fixture) {}, "Warning: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod will hang"},
+		"finished":    {func(w *fixture) { w.live(time.Hour, 0); w.Pod.Pod.Status.Phase = corev1.PodSucceeded }, ""},
+		"enforced":    {func(w *fixture) { w.policy(asIs, "proxy") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			w.policy(dryRun, "proxy")
+			tc.change(w)
+			got := ""
+			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
+				if f.Reason == v1alpha1.ReasonDryRun {
+					got += fmt.Sprintf("%s: %s", f.Severity, f.Message)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -77,32 +77,45 @@ func (x *explainer) checkDeclarations() {
 	}
 }
 
-// checkDryRun says what policies with enforcement DryRun would do.
+// checkDryRun finds sidecars that only policies with enforcement DryRun declare, and says what these would do.
 func (x *explainer) checkDryRun() {
 	if x.resolution.DryRun == nil {
 		return
 	}
+	snapshot := x.snapshot()
+	snapshot.View, snapshot.AssumeMarked = *x.resolution.DryRun, true
+	decision := plan.Next(snapshot, x.now)
+	undeclared := filter(x.resolution.DryRun.Sidecars, func(s resolve.Sidecar) bool { return x.view.Sidecar(s.Container) == nil })
 	before := len(x.found)
 	for _, sidecar := range x.resolution.DryRun.Sidecars {
 		switch {
 		case sidecar.Policy == nil || x.policy(*sidecar.Policy).Spec.Enforcement.Acts():
 		case x.view.Sidecar(sidecar.Container) == nil:
-			f := x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
-				"%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
-			x.patch(f, *sidecar.Policy, "/spec/enforcement", v1alpha1.EnforcementEnforce)
+			x.onlyInDryRun(sidecar, undeclared, !x.Template && !decision.MainsDone.IsZero())
 		default:
 			x.add(SeverityNote, v1alpha1.ReasonDryRun, sidecar.Container,
 				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
 		}
 	}
-	if x.Template || len(x.found) == before {
-		return
-	}
-	snapshot := x.snapshot()
-	snapshot.View, snapshot.AssumeMarked = *x.resolution.DryRun, true
-	if decision := plan.Next(snapshot, x.now); len(decision.Ends()) > 0 {
+	if !x.Template && len(x.found) > before && len(decision.Ends()) > 0 {
 		x.add(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce the operator would now end %s", plan.DescribeWrites(decision.Ends()))
 	}
+}
+
+// onlyInDryRun adds the finding on a sidecar that nothing else declares. The other sidecars of this kind end with it.
+func (x *explainer) onlyInDryRun(sidecar resolve.Sidecar, all []resolve.Sidecar, mainsDone bool) {
+	severity, effect := SeverityWarning, "the pod will hang"
+	if mainsDone && !x.hasTerminated(sidecar.Container) {
+		severity, effect = SeverityProblem, "the pod still hangs"
+	}
+	f := x.add(severity, v1alpha1.ReasonDryRun, sidecar.Container, "%s declares container %s only in DryRun: %s", sidecar.Policy, sidecar.Container, effect)
+	f.lint = true
+	x.patch(f, *sidecar.Policy, "/spec/enforcement", v1alpha1.EnforcementEnforce)
+	var names []string
+	for _, other := range all {
+		names = append(names, other.Container)
+	}
+	x.adviseFinish(f, *x.resolution.DryRun, names...)
 }
 
 // checkDecision finds what is wrong with the pod now, without reasons that are already found.

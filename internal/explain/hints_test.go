@@ -118,6 +118,9 @@ func TestHints(t *testing.T) {
 		"DryRun": {func(w *fixture) { w.policy(dryRun, "proxy") }, v1alpha1.ReasonDryRun, []string{
 			"set enforcement to Enforce to let the policy act on every pod that it selects",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
+		"DryRun while the pod hangs": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(dryRun, "proxy") }, v1alpha1.ReasonDryRun, []string{
+			"set enforcement to Enforce to let the policy act on every pod that it selects; or " + keeps,
+			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`, finish + " --sidecars proxy"}},
 		"DryRun of a cluster policy": {func(w *fixture) {
 			w.policy(dryRun, "proxy")
 			w.Policies[0].Ref = resolve.PolicyRef{Kind: resolve.KindCluster, Name: "p0"}
