@@ -331,7 +331,7 @@ func TestFindings(t *testing.T) {
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Problem DryRun proxy", "Warning WouldTerminate "}},
 		"DryRun policy for running pod": {func(w *fixture) { w.runs(plan.NodeReal); w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
-		"mark overdue": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		"mark overdue":                  {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		"disrupted pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Reason = "Evicted"

@@ -73,6 +73,8 @@ type Trigger struct {
 type Native struct {
 	// Annotations turn it on or off for a pod, by a Boolean value.
 	Annotations []string
+	// AnnotationsSince is the first version of the injector that reads them, or empty if that is long ago.
+	AnnotationsSince string
 	// Namespace is true if the annotations also count on the namespace.
 	Namespace bool
 	// Setting turns it on outside of the pod, where it cannot be read, or is empty.
@@ -132,7 +134,11 @@ type Injection struct {
 func (i Injection) Ways() []string {
 	var ways []string
 	if annotations := i.Native.Annotations; len(annotations) > 0 {
-		ways = append(ways, fmt.Sprintf("set annotation %s=true on the pod", annotations[0]))
+		way := fmt.Sprintf("set annotation %s=true on the pod", annotations[0])
+		if since := i.Native.AnnotationsSince; since != "" {
+			way += fmt.Sprintf(" (%s %s or later)", i.Injector, since)
+		}
+		ways = append(ways, way)
 	}
 	if i.Native.Setting != "" {
 		ways = append(ways, "set "+i.Native.Setting)

@@ -101,6 +101,14 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+func TestWaysNameTheOldestVersion(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: pairs{"dapr.io/enabled": "true"}}}
+	want := []string{"set annotation dapr.io/enable-native-sidecar=true on the pod (Dapr 1.18 or later)"}
+	if diff := gocmp.Diff(want, sidecars.Predict(pod, &metav1.ObjectMeta{})[0].Ways()); diff != "" {
+		t.Errorf("ways differ (-want +got):\n%s", diff)
+	}
+}
+
 func TestKnownBy(t *testing.T) {
 	for name, tc := range map[string]struct{ container, image, want string }{
 		"name":                  {"istio-proxy", "app", "name istio-proxy"},
@@ -202,7 +210,11 @@ func withoutPolicy(s *sidecars.Sidecar) string {
 		ways = append(ways, fmt.Sprintf("native from %s on, with Kubernetes %s", s.Native.Since, s.Native.Kubernetes))
 	}
 	if len(s.Native.Annotations) > 0 {
-		ways = append(ways, "native with `"+s.Native.Annotations[0]+"`")
+		way := "native with `" + s.Native.Annotations[0] + "`"
+		if since := s.Native.AnnotationsSince; since != "" {
+			way += " from " + since + " on"
+		}
+		ways = append(ways, way)
 	}
 	if s.Native.Setting != "" {
 		ways = append(ways, "native with "+s.Native.Setting)

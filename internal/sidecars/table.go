@@ -53,9 +53,10 @@ var Table = []Sidecar{
 	{
 		Injector: "Dapr", Containers: []string{"daprd"}, Images: []string{"daprd"},
 		Triggers: []Trigger{{At: PodAnnotation, Key: "dapr.io/enabled", On: truthy}},
-		Native:   Native{Annotations: []string{"dapr.io/enable-native-sidecar"}},
-		Preset:   "dapr",
-		Page:     "https://docs.dapr.io/reference/arguments-annotations-overview/", Date: "2026-11",
+		// https://github.com/dapr/dapr/blob/master/docs/release_notes/v1.18.0.md, read in November 2026.
+		Native: Native{Annotations: []string{"dapr.io/enable-native-sidecar"}, AnnotationsSince: "1.18"},
+		Preset: "dapr",
+		Page:   "https://docs.dapr.io/reference/arguments-annotations-overview/", Date: "2026-11",
 	},
 	{
 		Injector: "Datadog", Containers: []string{"datadog-agent-injected", "datadog-agent"}, Images: []string{"datadog-agent"},
