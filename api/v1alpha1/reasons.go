@@ -187,7 +187,10 @@ const (
 	// ReasonIneffectiveEnv means that an environment variable resembles one of the operator's and has no effect: its name is
 	// misspelled, or nothing declares its container a sidecar.
 	ReasonIneffectiveEnv Reason = "IneffectiveEnv"
-	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
+	// ReasonIneffectiveLabel means that a label or an annotation resembles one of the operator's and has no effect: its key is misspelled,
+	// it has another value, or it is not in the metadata of the pod.
+	ReasonIneffectiveLabel Reason = "IneffectiveLabel"
+	// ReasonContainerNotFound means that a policy or the pod's annotation names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
 	// ReasonInvalidManifest means that the API server would reject a policy or a workload in a manifest, or ignore a field of its
 	// pods.

@@ -72,7 +72,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 		result.Deletion = hookDeletion(pod)
 	}
 	if job != nil {
-		result.Job = job.Name
+		result.Job, result.Owner = job.Name, metadataOf(job)
 		addJob(&result, job.Spec)
 		result.Deletion = cmp.Or(hookDeletion(job), result.Deletion)
 		if seconds, start := job.Spec.ActiveDeadlineSeconds, job.Status.StartTime; seconds != nil && start != nil {

@@ -32,6 +32,7 @@ func OfJob(job *batchv1.Job) explain.Pod {
 // OfCronJob returns the pods that a CronJob will create.
 func OfCronJob(cron *batchv1.CronJob) explain.Pod {
 	template := ofTemplate(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+	template.Owner = metadataOf(cron, &cron.Spec.JobTemplate)
 	limits := map[string]*int32{successfulLimit: cron.Spec.SuccessfulJobsHistoryLimit, failedLimit: cron.Spec.FailedJobsHistoryLimit}
 	if field := zeroLimit(func(field string) bool { return limits[field] != nil && *limits[field] == 0 }); field != "" {
 		template.Deletion = &explain.Deletion{Field: field}
@@ -83,12 +84,23 @@ func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain
 	maps.Copy(pod.Labels, spec.Template.Labels)
 	withDefaults(pod)
 	result := explain.Pod{Kind: kind, Name: pod.Name, Input: podinput.Input{Pod: pod}, Template: true}
+	result.Owner = metadataOf(object)
 	addJob(&result, spec)
 	// A hook counts as finished when it is created, unless its kind finishes.
 	if hook := hookDeletion(object); hook != nil && kind != "CronJob" {
 		result.Deletion = hook
 	}
 	return result
+}
+
+// metadataOf merges the metadata of objects.
+func metadataOf(objects ...metav1.Object) explain.Metadata {
+	merged := explain.Metadata{Labels: map[string]string{}, Annotations: map[string]string{}}
+	for _, object := range objects {
+		maps.Copy(merged.Labels, object.GetLabels())
+		maps.Copy(merged.Annotations, object.GetAnnotations())
+	}
+	return merged
 }
 
 // addJob adds what the Job's specification says about the end of its pods.

@@ -25,6 +25,7 @@ const overdue = 45 * time.Second
 func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
+	x.checkLabels()
 	if !IsJobType(x.Pod.Pod) {
 		declares := len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
 		if declares && x.next.Reason == v1alpha1.ReasonRestartPolicyAlways {

@@ -59,6 +59,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true},
 	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},
 	v1alpha1.ReasonIneffectiveEnv:              {hint: "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy", lint: true},
+	v1alpha1.ReasonIneffectiveLabel:            {hint: "correct the key or the value", lint: true, ofPod: true},
 	v1alpha1.ReasonContainerNotFound:           {hint: "if a name is wrong, add the right one; remove an entry only if no pod has that container", ofPod: true},
 	v1alpha1.ReasonInvalidSelector:             {hint: "correct the selector: its operators are In, NotIn, Exists and DoesNotExist", lint: true},
 	v1alpha1.ReasonStuck:                       {hint: "read the log of the sidecar and the failed attempts"},

@@ -50,6 +50,8 @@ type Pod struct {
 	Injected []sidecars.Injection
 	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
 	EndedByOthers []string
+	// Owner has what the Job or CronJob has besides the metadata of its pod template.
+	Owner Metadata
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
 	Job           string
 	BackoffLimit  *int32

@@ -199,7 +199,12 @@ func noSidecar(s *situation) *Decision {
 	if len(s.View.Sidecars) > 0 {
 		return nil
 	}
-	return ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
+	message := "no policy or environment variable declares a sidecar in this pod"
+	listed := resolve.Listed(s.Pod)
+	if len(listed) > 0 && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(listed, c.Name) }) {
+		message += "; its annotation " + v1alpha1.AnnotationSidecars + " names none of its containers"
+	}
+	return ignored(v1alpha1.ReasonNoSidecar, message)
 }
 
 // invalidAnnotation stops at a pod whose past attempts cannot be read.

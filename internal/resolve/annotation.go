@@ -40,6 +40,12 @@ func readAnnotation(pod *corev1.Pod) (names []string, warnings []Warning) {
 	return nil, []Warning{{Reason: v1alpha1.ReasonInvalidSidecars, Message: "annotation " + v1alpha1.AnnotationSidecars + " declares no sidecar: " + invalid}}
 }
 
+// Listed returns the names in the pod's annotation. An annotation beyond the limits has none.
+func Listed(pod *corev1.Pod) []string {
+	names, _ := readAnnotation(pod)
+	return names
+}
+
 // IsNativeSidecar reports whether the init container is a native sidecar: Kubernetes ends it after the regular containers.
 func IsNativeSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
