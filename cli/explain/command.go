@@ -23,7 +23,7 @@ import (
 func New(now func() time.Time) *cobra.Command {
 	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | -f FILE | -k DIRECTORY)",
+		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | FILE.yaml... | -f FILE | -k DIRECTORY)",
 		Short: "Explains why a pod's sidecars are running and what ends them",
 		Long: `Explains what the operator does with a pod: which containers are main containers or sidecars and what declares them, which
 modes and images end each sidecar on each node type, what the operator waits for, what it has done, and what goes or may go
@@ -77,6 +77,7 @@ type options struct {
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	var r *result
 	var err error
+	arguments = o.files.Take(arguments)
 	switch {
 	case o.files.Given() && (len(arguments) > 0 || o.allNamespaces):
 		return errors.New("-f and -k cannot be combined with TYPE or --all-namespaces")
@@ -92,8 +93,8 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	}
 	findings := r.findings()
 	r.Summary = explain.Summarize(findings)
-	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
-		return err
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil || r.err != nil {
+		return cmp.Or(err, r.err)
 	}
 	return o.failOn.Judge(explain.Worst(findings))
 }
@@ -109,7 +110,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	r := newResult()
-	r.offline = true
+	r.offline, r.err = true, manifests.Err
 	for _, rejected := range manifests.Rejected {
 		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes))
 	}
@@ -143,7 +144,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	}
 	if len(r.Pods)+len(r.Policies) == 0 {
 		nothing := "the manifests contain no policy, and no workload whose pods finish; check that the right ones were given"
-		return nil, errors.New(strings.Join(append([]string{nothing}, r.Notes...), "; "))
+		return nil, cmp.Or(r.err, errors.New(strings.Join(append([]string{nothing}, r.Notes...), "; ")))
 	}
 	return r, nil
 }

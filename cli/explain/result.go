@@ -26,6 +26,8 @@ type result struct {
 	brief bool
 	// offline leaves policies that select a pod out of the text, because the reports on the pods contain the same findings.
 	offline bool
+	// err is why some manifests could not be read.
+	err error
 }
 
 func newResult() *result {

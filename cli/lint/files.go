@@ -28,6 +28,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	}
 	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
 		assumed: sets.New[string]()}
+	l.result.err = manifests.Err
 	return l.result, l.run(cmd.Context())
 }
 

@@ -34,7 +34,7 @@ import (
 func New(now func() time.Time) *cobra.Command {
 	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "lint [-f FILE | -k DIRECTORY]",
+		Use:   "lint [FILE... | -f FILE | -k DIRECTORY]",
 		Short: "Finds Jobs, CronJobs and pods that may hang because their sidecars are not declared",
 		Long: `Checks Jobs, CronJobs and pods with restartPolicy Never or OnFailure in a namespace or in manifests. In manifests it also checks
 the pod templates of other kinds, such as JobSet and Argo's Workflow. It finds containers that no policy or environment variable
@@ -55,7 +55,7 @@ code of a sidecar, and deletions and finalizers that may shorten the grace perio
 To resolve a guess, list the container under sidecars or mainContainers of a policy.
 
 The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors, also if
-manifests contain no object. With -o policy it is 0 or 2, and without anything to declare standard output is empty.`,
+manifests contain no object, and after the findings if a file could not be read. With -o policy it is 0 or 2, and without anything to declare standard output is empty.`,
 		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
   %[1]s lint
   %[1]s lint -A
@@ -65,8 +65,11 @@ manifests contain no object. With -o policy it is 0 or 2, and without anything t
 
   # in CI, also failing on warnings, with annotations on GitHub
   %[1]s lint -k overlays/production --fail-on=warning -o github`, settings.PluginName),
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			o.files.Filenames = append(o.files.Filenames, arguments...)
+			return o.run(cmd)
+		},
 	}
 	flags := command.Flags()
 	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; policy for the policies that declare what was found; github, junit or sarif for CI",
@@ -126,6 +129,8 @@ type result struct {
 	Notes []string `json:"notes,omitempty"`
 	// proposals are by namespace.
 	proposals map[string]*proposal
+	// err is why some manifests could not be read.
+	err error
 }
 
 // summary counts the checked workloads and the findings.
@@ -162,6 +167,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	r.Summary.Summary = explain.Summarize(all)
 	if err := o.write(cmd.OutOrStdout(), r); err != nil {
 		return err
+	}
+	if r.err != nil {
+		return r.err
 	}
 	if o.format != formatPolicy {
 		return o.failOn.Judge(explain.Worst(all))

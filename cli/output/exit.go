@@ -23,8 +23,14 @@ func Report(w io.Writer, err error) int {
 	case errors.Is(err, ErrProblem):
 		return 1
 	}
-	if !errors.Is(err, context.Canceled) {
-		_, _ = fmt.Fprintln(w, "error:", safetext.EscapeLines(err.Error()))
+	all := []error{err}
+	if joined, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // of errors.Join, not of a wrapped one
+		all = joined.Unwrap()
+	}
+	for _, one := range all {
+		if !errors.Is(one, context.Canceled) {
+			_, _ = fmt.Fprintln(w, "error:", safetext.EscapeLines(one.Error()))
+		}
 	}
 	return 2
 }

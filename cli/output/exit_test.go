@@ -15,3 +15,11 @@ func TestReportEscapesControlCharacters(t *testing.T) {
 		t.Errorf("got %d, %q, want %q", code, out.String(), want)
 	}
 }
+
+func TestReportWritesJoinedErrorsEachInALine(t *testing.T) {
+	var out strings.Builder
+	code := Report(&out, errors.Join(errors.New("one"), errors.New("two")))
+	if want := "error: one\nerror: two\n"; out.String() != want || code != 2 {
+		t.Errorf("got %d, %q, want %q", code, out.String(), want)
+	}
+}

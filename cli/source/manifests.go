@@ -3,10 +3,12 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +51,20 @@ func (f *Files) Bind(flags *pflag.FlagSet) {
 // Given reports whether the user gave manifests.
 func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" }
 
+// Take takes arguments as files: all of them after -f, as a shell writes a pattern, and otherwise those that are named like manifests.
+// It returns the others.
+func (f *Files) Take(arguments []string) (others []string) {
+	after := len(f.Filenames) > 0
+	for _, argument := range arguments {
+		if after || slices.Contains(resource.FileExtensions, path.Ext(argument)) {
+			f.Filenames = append(f.Filenames, argument)
+		} else {
+			others = append(others, argument)
+		}
+	}
+	return others
+}
+
 // Manifests are the objects in files.
 type Manifests struct {
 	// Objects are those that affect decisions.
@@ -60,6 +77,8 @@ type Manifests struct {
 	operators []*appsv1.Deployment
 	arguments []string
 	note      string
+	// Err joins why some files or objects could not be read. The others were.
+	Err error
 }
 
 // Manifest is one object and its file.
@@ -89,12 +108,10 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		builder = builder.Stream(stdin, "standard input")
 	}
 	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
-	if err != nil {
-		return Manifests{}, err
-	}
 	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
-		return Manifests{}, errors.New("the manifests contain no object")
+		return Manifests{}, cmp.Or(err, errors.New("the manifests contain no object"))
 	}
+	all.Err = err
 	return all, all.assume()
 }
 
@@ -121,17 +138,20 @@ func LocalBuilder() *resource.Builder {
 }
 
 // Decode decodes and checks the objects that a LocalBuilder reads. Objects without a namespace get the given one. The operator has no flags
-// besides those of the command line. It may correct mistakes as Files.Correct does.
+// besides those of the command line. It may correct mistakes as Files.Correct does. With an error it returns what it could read.
 func Decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return Manifests{}, err
 	}
 	infos, err := builder.Do().Infos()
-	if err != nil {
-		return Manifests{}, fmt.Errorf("read manifests: %w", err)
-	}
 	var all Manifests
+	var broken []error
+	if err != nil {
+		for _, one := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
+			broken = append(broken, fmt.Errorf("read manifests: %w", one))
+		}
+	}
 	for position, info := range infos {
 		raw, ok := info.Object.(*unstructured.Unstructured)
 		if !ok {
@@ -141,10 +161,14 @@ func Decode(ctx context.Context, builder *resource.Builder, namespace string, co
 			raw.SetNamespace(namespace)
 		}
 		if err := all.add(ctx, types, Manifest{Raw: raw, File: info.Source, Position: position}, corrects); err != nil {
-			return Manifests{}, fmt.Errorf("read %s: %w", info.Source, err)
+			broken = append(broken, fmt.Errorf("read %s: %w", info.Source, err))
 		}
 	}
-	return all, nil
+	found := lines{}
+	for _, manifest := range slices.Concat(all.Objects, all.Rejected) {
+		found.annotate(manifest)
+	}
+	return all, errors.Join(broken...)
 }
 
 // clusterScoped are the kinds without a namespace among those that affect decisions.
@@ -177,7 +201,10 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 	case len(mistakes) > 0:
 		return fmt.Errorf("%s %s: %s", raw.GetKind(), raw.GetName(), strings.Join(mistakes, "; "))
 	}
-	object, err := toTyped(types, raw)
+	object, unknown, err := toTyped(types, raw)
+	if corrects {
+		manifest.Mistakes = append(manifest.Mistakes, unknown...)
+	}
 	switch {
 	case err != nil && !corrects:
 		return err
@@ -209,14 +236,22 @@ func isRelevant(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().Group == v1alpha1.GroupName
 }
 
-// toTyped converts an object that is relevant.
-func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (client.Object, error) {
+// toTyped converts an object that is relevant, and returns its unknown fields as mistakes. A status may have fields of a newer version.
+func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (object client.Object, unknown []string, err error) {
 	typed, err := types.New(raw.GroupVersionKind())
 	if err != nil {
-		return nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
+		return nil, nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
-		return nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(raw.Object, typed, true)
+	if strict, isStrict := runtime.AsStrictDecodingError(err); isStrict {
+		for _, one := range strict.Errors() {
+			path := strings.Trim(strings.TrimPrefix(one.Error(), "unknown field "), `"`)
+			if !strings.HasPrefix(path, "status.") {
+				unknown = append(unknown, path+": is an unknown field")
+			}
+		}
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
 	switch object := typed.(type) {
 	case *corev1.Pod:
@@ -224,7 +259,7 @@ func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (client.Obje
 	case *corev1.Namespace:
 		withName(object)
 	}
-	return typed.(client.Object), nil
+	return typed.(client.Object), unknown, nil
 }
 
 // withName sets the name label that the API server sets on every namespace.

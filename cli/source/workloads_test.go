@@ -201,7 +201,7 @@ func TestCorrectReadsOn(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: batch, labels: {istio-injection: enabled}}\n" +
 		"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: text}}}\n" +
 		"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}\n"
-	if _, err := readAs(t, text, false); err == nil {
+	if read, err := readAs(t, text, false); err == nil && read.Err == nil {
 		t.Error("an object that cannot be decoded is no error")
 	}
 	corrected, err := readAs(t, text, true)

@@ -16,14 +16,8 @@ import (
 // Metadata are the labels and annotations of an object.
 type Metadata struct{ Labels, Annotations map[string]string }
 
-// Keys of the operator that users write, and those that programs write.
-var (
-	writtenByUsers    = []string{v1alpha1.AnnotationSidecars, v1alpha1.LabelIgnore}
-	writtenByPrograms = []string{
-		v1alpha1.LabelOutcome, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
-		v1alpha1.AnnotationImageSwap, v1alpha1.LabelPolicy,
-	}
-)
+// writtenByUsers are the keys of the operator that users write. Other keys with its prefix may be for selectors of policies.
+var writtenByUsers = []string{v1alpha1.AnnotationSidecars, v1alpha1.LabelIgnore}
 
 // maxIneffective bounds the findings on the labels or the annotations of one object.
 const maxIneffective = 5
@@ -97,7 +91,6 @@ func (x *explainer) checkKeys(place, right, object string, given map[string]stri
 
 // ineffective says why a label or an annotation has no effect although it looks like one of the operator's, and what to do.
 func ineffective(place, right, key, value string) (why, hint string) {
-	known := slices.Concat(writtenByUsers, writtenByPrograms)
 	meant := Similar(strings.ToLower(key), writtenByUsers)
 	switch {
 	case key == v1alpha1.LabelIgnore && key == right && value != "true":
@@ -105,10 +98,8 @@ func ineffective(place, right, key, value string) (why, hint string) {
 	case slices.Contains(writtenByUsers, key) && key != right:
 		return "it is a " + map[string]string{"label": "key of annotations", "annotation": "key of labels"}[place],
 			"make it one of the " + map[string]string{"label": "annotations", "annotation": "labels"}[place]
-	case slices.Contains(known, key), meant == "" && !strings.HasPrefix(key, v1alpha1.GroupName+"/"):
+	case slices.Contains(writtenByUsers, key), meant == "":
 		return "", ""
-	case meant != "":
-		return fmt.Sprintf("did you mean %s?", meant), "correct the key"
 	}
-	return "the operator does not know the key", "use one of " + strings.Join(writtenByUsers, ", ")
+	return fmt.Sprintf("did you mean %s?", meant), "correct the key"
 }
