@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -271,12 +272,49 @@ func TestLint(t *testing.T) {
 	job := &batchv1.Job{}
 	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "job"}, job))
 	runPod(t, c, job)
-	wantCommand(t, "a hanging pod", "lint -n "+namespace, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
+	wantCommand(t, "a hanging pod", "lint -n "+namespace, 1, "Job "+namespace+"/job (pods: job-1) problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
 	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
-	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Pod "+namespace+"/job-0 CronJob "+namespace+"/cron warning MayHang: main, proxy",
-		"Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 3 workloads: 3 have findings")
-	wantCommand(t, "pods of a Job with a label", "lint -l team=etl -n "+namespace, 1, "Pod "+namespace+"/job-1", "Checked 2 workloads: 2 have findings")
+	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Job "+namespace+"/job (pods: job-0, job-1, job-3)",
+		"problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
+	wantCommand(t, "pods of a Job with a label", "lint -l team=etl -n "+namespace, 1, "Job "+namespace+"/job (pods: job-0,", "Checked 1 workload: 1 has findings")
 	create(t, c, newPolicy(namespace))
 	wantCommand(t, "after a policy", "lint -n "+namespace+" --fail-on=warning", 0, "no findings")
+}
+
+// Names of pods and of a CronJob's Jobs change from run to run.
+func TestLintNamesOwners(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cron"}, Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template()}},
+	}}
+	create(t, c, cron)
+	job := newJob(namespace)
+	job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+	create(t, c, job)
+	runPod(t, c, job)
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}}
+	workflow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "etl", UID: "0"}} // an owner that the plugin cannot read
+	for i, name := range []string{"etl-1", "etl-2"} {
+		pod := podtest.New(podtest.InNamespace(namespace, name), func(p *corev1.Pod) {
+			p.Spec, p.OwnerReferences = template().Spec, []metav1.OwnerReference{
+				*metav1.NewControllerRef(workflow, schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Workflow"}),
+			}
+		})
+		status := pod.Status
+		create(t, c, pod)
+		status.ContainerStatuses[0].State, pod.Status = running, status
+		if i == 1 {
+			pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}}
+		}
+		must(t, c.Status().Update(t.Context(), pod))
+	}
+	wantCommand(t, "text", "lint -n "+namespace, 1, "CronJob "+namespace+"/cron (pods: job-1)", "Workflow "+namespace+"/etl (pods: etl-1, etl-2) warning MayHang: main, proxy",
+		"problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
+	out := wantCommand(t, "JUnit", "lint -o junit -n "+namespace, 1, `name="CronJob `+namespace+`/cron"`, `name="Workflow `+namespace+`/etl"`, `tests="3"`)
+	if strings.Contains(out, `name="Pod`) || strings.Contains(out, `name="Job`) {
+		t.Errorf("a name changes from run to run:\n%s", out)
+	}
+	wantCommand(t, "policy", "lint -o policy -n "+namespace, 1, "# proxy in 2 workloads")
 }

@@ -28,8 +28,17 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	}
 	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
 		assumed: sets.New[string]()}
+	if err := l.run(cmd.Context()); err != nil {
+		return nil, err
+	}
 	l.result.err = manifests.Err
-	return l.result, l.run(cmd.Context())
+	place := manifests.Places()
+	for _, reports := range [][]workloadReport{l.result.Policies, l.result.Workloads, l.result.Objects} {
+		for i := range reports {
+			reports[i].setPlace(place(reports[i].manifest))
+		}
+	}
+	return l.result, nil
 }
 
 // fileLinter checks manifests.
@@ -44,7 +53,7 @@ type fileLinter struct {
 
 func (l *fileLinter) run(ctx context.Context) error {
 	for _, rejected := range l.manifests.Rejected {
-		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), location{File: rejected.File})
+		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), location{manifest: rejected})
 	}
 	for _, manifest := range slices.Concat(l.manifests.Objects, l.manifests.Others) {
 		if err := l.object(ctx, manifest); err != nil {
@@ -70,7 +79,7 @@ func (l *fileLinter) run(ctx context.Context) error {
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
 		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions)
-		l.result.addPolicy(report, location{File: manifest.File})
+		l.result.addPolicy(report, location{manifest: manifest})
 		return nil
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()
@@ -88,7 +97,7 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 		if template.NoRestartPolicy {
 			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
 		}
-		l.check(template.Pod, location{manifest.File, template.Path, manifest.Position}, explain.InvalidManifest(template.Mistakes))
+		l.check(template.Pod, location{Path: template.Path, manifest: manifest}, explain.InvalidManifest(template.Mistakes))
 	}
 	if len(workload.Templates) == 0 {
 		findings = append(findings, explain.InvalidManifest(manifest.Mistakes)...)
@@ -120,6 +129,6 @@ func (l *fileLinter) addObject(manifest source.Manifest, findings []explain.Find
 	object := manifest.Raw
 	l.result.Objects = append(l.result.Objects, workloadReport{
 		object.GetKind(), object.GetNamespace(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"),
-		location{manifest.File, "", manifest.Position}, findings,
+		location{manifest: manifest}, nil, findings,
 	})
 }

@@ -96,21 +96,30 @@ type options struct {
 	ignoredKinds  []string
 }
 
-// workloadReport is a workload, a policy or another object with findings.
+// workloadReport is a workload, a policy or another object with findings. In a cluster, a workload is what owns the pods.
 type workloadReport struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	location
+	// Pods have the findings, in a cluster.
+	Pods     []string          `json:"pods,omitempty"`
 	Findings []explain.Finding `json:"findings"`
 }
 
 // location is the place of a workload in manifests.
 type location struct {
+	// File is the template of Helm if the manifest names it. Line is the first line of the object.
 	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
 	// Path is the place of the pod template in an object that may have several.
 	Path     string `json:"path,omitempty"`
-	position int
+	manifest source.Manifest
+	place    source.Place
+}
+
+func (l *location) setPlace(place source.Place) {
+	l.place, l.File, l.Line = place, place.File, place.Line
 }
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -131,6 +140,10 @@ type result struct {
 	proposals map[string]*proposal
 	// err is why some manifests could not be read.
 	err error
+	// owners has the index in Workloads by name, or -1 without findings.
+	owners map[string]int
+	// reported are the findings of owners.
+	reported sets.Set[string]
 }
 
 // summary counts the checked workloads and the findings.
@@ -143,7 +156,10 @@ type summary struct {
 }
 
 func newResult() *result {
-	return &result{Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}, proposals: map[string]*proposal{}}
+	return &result{
+		Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}, proposals: map[string]*proposal{},
+		owners: map[string]int{}, reported: sets.New[string](),
+	}
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -155,6 +171,8 @@ func (o *options) run(cmd *cobra.Command) error {
 		run = o.offline
 	} else if len(o.ignoredKinds) > 0 {
 		return errors.New("--ignore-kind needs -f or -k")
+	} else if o.format == formatSARIF {
+		return errors.New("-o sarif shows findings in files: it needs -f or -k")
 	}
 	r, err := run(cmd)
 	if err != nil {
@@ -165,7 +183,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		all = append(all, object.Findings...)
 	}
 	r.Summary.Summary = explain.Summarize(all)
-	if err := o.write(cmd.OutOrStdout(), r); err != nil {
+	if err := o.write(cmd, r); err != nil {
 		return err
 	}
 	if r.err != nil {
@@ -182,8 +200,9 @@ func (o *options) run(cmd *cobra.Command) error {
 }
 
 // write writes the result without control characters from the objects.
-func (o *options) write(w io.Writer, r *result) error {
+func (o *options) write(cmd *cobra.Command, r *result) error {
 	var text string
+	var leftOut int
 	var err error
 	switch o.format {
 	case formatPolicy:
@@ -191,16 +210,19 @@ func (o *options) write(w io.Writer, r *result) error {
 	case formatGitHub:
 		text = r.github()
 	case output.FormatJUnit:
-		return output.WriteJUnit(w, settings.PluginProgram+" lint", r.junit(o.failOn))
+		return output.WriteJUnit(cmd.OutOrStdout(), settings.PluginProgram+" lint", r.junit(o.failOn))
 	case formatSARIF:
-		text, err = r.sarif()
+		text, leftOut, err = r.sarif()
 	default:
-		return o.format.Write(w, r, r.text)
+		return o.format.Write(cmd.OutOrStdout(), r, r.text)
 	}
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
 	}
-	_, err = io.WriteString(w, safetext.EscapeLines(text))
+	if leftOut > 0 {
+		cmd.PrintErrf("%s left out: -o sarif shows only files of the repository. See all with -o table\n", count(leftOut, "finding is", "findings are"))
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), safetext.EscapeLines(text))
 	return err
 }
 
@@ -209,21 +231,54 @@ func (r *result) add(report explain.Report, at location, further ...explain.Find
 	r.Summary.CheckedWorkloads++
 	r.propose(report)
 	if findings := slices.Concat(further, explain.Lint(report.Findings)); len(findings) > 0 {
-		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, findings})
+		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, nil, findings})
 	}
+}
+
+// addOwned adds a checked pod, or the template of a Job, to the workload that owns it. Findings that only differ in their commands are
+// reported once.
+func (r *result) addOwned(owner workloadReport, pod string, report explain.Report) {
+	name := owner.name()
+	i, known := r.owners[name]
+	if !known {
+		r.Summary.CheckedWorkloads++
+		i = -1
+	}
+	findings := explain.Lint(report.Findings)
+	if len(findings) > 0 && i < 0 {
+		i = len(r.Workloads)
+		r.Workloads = append(r.Workloads, owner)
+	}
+	r.owners[name] = i
+	if len(findings) == 0 {
+		return
+	}
+	workload := &r.Workloads[i]
+	if pod != "" {
+		workload.Pods = append(workload.Pods, pod)
+	}
+	report.Findings = nil
+	for _, finding := range findings {
+		if text := fmt.Sprint(name, finding.Reason, finding.Message); !r.reported.Has(text) {
+			r.reported.Insert(text)
+			report.Findings = append(report.Findings, finding)
+		}
+	}
+	workload.Findings = append(workload.Findings, report.Findings...)
+	r.propose(report)
 }
 
 // addPolicy adds the findings on a policy itself.
 func (r *result) addPolicy(policy explain.PolicyReport, at location) {
 	r.Summary.CheckedPolicies++
 	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
-		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, findings})
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, nil, findings})
 	}
 }
 
 func (r *result) text(p *output.Printer) {
 	reports := slices.Concat(r.Workloads, r.Objects)
-	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.position, b.position) })
+	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.manifest.Position, b.manifest.Position) })
 	for _, same := range groups(slices.Concat(r.Policies, reports)) {
 		for _, workload := range same[:min(len(same), maxNamed)] {
 			p.Line("%s", workload.title())
@@ -260,16 +315,29 @@ func groups(reports []workloadReport) [][]workloadReport {
 	return all
 }
 
-func (w workloadReport) title() string {
+// name identifies the object in each run.
+func (w workloadReport) name() string {
 	// The manifests as a whole have no name.
-	title := strings.TrimSuffix(w.Kind+" "+path.Join(w.Namespace, w.Name), " ")
+	name := strings.TrimSuffix(w.Kind+" "+path.Join(w.Namespace, w.Name), " ")
 	if w.Path != "" {
-		title += " " + w.Path
+		name += " " + w.Path
 	}
-	if w.File != "" {
-		title += " (" + w.File + ")"
+	return name
+}
+
+func (w workloadReport) inFile() string {
+	if w.File == "" {
+		return ""
 	}
-	return title
+	return " (" + w.File + ")"
+}
+
+// title is the name with the file or the pods.
+func (w workloadReport) title() string {
+	if len(w.Pods) > 0 && w.Pods[0] != w.Name {
+		return fmt.Sprintf("%s (pods: %s)", w.name(), safetext.List(w.Pods, maxNamed, ", "))
+	}
+	return w.name() + w.inFile()
 }
 
 func (r *result) summaryLine(p *output.Printer) {
@@ -310,7 +378,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &linter{Source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
+	l := &linter{Source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID]()}
 	if err := l.run(cmd.Context(), namespace); err != nil {
 		return nil, err
 	}
@@ -325,7 +393,6 @@ type linter struct {
 	selector   labels.Selector
 	result     *result
 	seenOwners sets.Set[types.UID] // owners of checked pods and Jobs
-	reported   sets.Set[string]    // findings on pods of Jobs, with the Job's UID
 }
 
 func (l *linter) run(ctx context.Context, namespace string) error {
@@ -370,35 +437,42 @@ func (l *linter) run(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// pod checks a pod. Another pod of the same Job may have the same findings, which are reported once. Pods of other owners, such as
-// workflows, differ.
+// pod checks a pod.
 func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*batchv1.Job) error {
-	var job *batchv1.Job
-	owner := metav1.GetControllerOf(pod)
-	if owner != nil {
-		job = jobs[owner.UID]
-		l.seenOwners.Insert(owner.UID)
+	owner, selected := ownerOf(pod, kindPod), l.selects(pod)
+	if controller := metav1.GetControllerOf(pod); controller != nil {
+		l.seenOwners.Insert(controller.UID)
+		if job := jobs[controller.UID]; job != nil {
+			owner, selected = ownerOf(job, kindJob), selected || l.selects(job)
+			l.KnowJob(job)
+		}
 	}
-	if !l.selects(pod) && (job == nil || !l.selects(job)) {
+	if !selected {
 		return nil
-	}
-	if job != nil {
-		l.KnowJob(job)
 	}
 	input, err := l.Pod(ctx, pod)
 	if err != nil {
 		return err
 	}
-	report := l.Explain(input)
-	if job != nil {
-		findings := fmt.Sprint(job.UID, explain.Lint(report.Findings))
-		if l.reported.Has(findings) {
-			return nil
-		}
-		l.reported.Insert(findings)
-	}
-	l.result.add(report, location{})
+	l.result.addOwned(owner, pod.Name, l.Explain(input))
 	return nil
+}
+
+const (
+	kindPod = "Pod"
+	kindJob = "Job"
+)
+
+// ownerOf returns the controller of the object, or the object itself. Pods without a controller whose names are generated count as one.
+func ownerOf(object client.Object, kind string) workloadReport {
+	name := object.GetName()
+	if generated := object.GetGenerateName(); kind == kindPod && generated != "" {
+		name = generated + "*"
+	}
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		kind, name = controller.Kind, controller.Name
+	}
+	return workloadReport{Kind: kind, Namespace: object.GetNamespace(), Name: name}
 }
 
 func (l *linter) selects(object client.Object) bool {
@@ -406,14 +480,14 @@ func (l *linter) selects(object client.Object) bool {
 }
 
 // template checks the template of an object, unless its pods or Jobs were checked.
-func (l *linter) template(ctx context.Context, owner client.Object, template explain.Pod) error {
-	if l.seenOwners.Has(owner.GetUID()) || !l.selects(owner) {
+func (l *linter) template(ctx context.Context, object client.Object, template explain.Pod) error {
+	if l.seenOwners.Has(object.GetUID()) || !l.selects(object) {
 		return nil
 	}
 	pod, err := l.Template(ctx, template)
 	if err != nil {
 		return err
 	}
-	l.result.add(l.Explain(pod), location{})
+	l.result.addOwned(ownerOf(object, template.Kind), "", l.Explain(pod))
 	return nil
 }

@@ -6,97 +6,282 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// lines finds fields of manifests in their files. It reads each file once.
-type lines map[string]map[string]*yaml.Node
+// Place is where an object is.
+type Place struct {
+	// File is what the user gave, or the template of the Helm chart that the object was rendered from.
+	File string
+	// RepositoryPath is the file from the root of the repository around the working directory, with slashes. It is empty if the object is in
+	// no file there.
+	RepositoryPath string
+	// Line is the first line of the object, or 0 if it is unknown. That of a template of Helm and of a kustomization is 1.
+	Line int
+	// node is the object, or nil for a kustomization.
+	node *yaml.Node
+	// before is the number of lines before the document with the node.
+	before int
+	// rendered means that the lines of the node are not those of the file.
+	rendered bool
+}
 
-// annotate adds the line of the field to each mistake, as far as the manifest is in a file.
-func (l lines) annotate(manifest Manifest) {
-	document := l.document(manifest)
-	for i, mistake := range manifest.Mistakes {
-		path, _, _ := strings.Cut(mistake, ": ")
-		if line := lineOf(document, path); line > 0 {
-			manifest.Mistakes[i] = fmt.Sprintf("%s (line %d)", mistake, line)
+// Places returns a function that says where a manifest is. It reads a file at most once, and only if it is asked.
+func (m Manifests) Places() func(Manifest) Place {
+	files := map[string][]Place{}
+	byIdentity := map[string]Place{} // the first with the identity in the file
+	return func(manifest Manifest) Place {
+		all, known := files[manifest.File]
+		if !known {
+			all = placesIn(manifest.File, m.stdin)
+			files[manifest.File] = all
+			for _, place := range slices.Backward(all) {
+				byIdentity[manifest.File+identityOf(place.node)] = place
+			}
+		}
+		raw := manifest.Raw
+		identity := identity(raw.GetKind(), raw.GetName(), raw.GetGenerateName())
+		// The objects of a file follow each other. A file may be given twice, and what cannot be parsed has no place.
+		if n := len(all); n > 0 {
+			if place := all[(manifest.Position-m.first[manifest.File])%n]; place.node == nil || identityOf(place.node) == identity {
+				return place
+			}
+		}
+		if place, known := byIdentity[manifest.File+identity]; known {
+			return place
+		}
+		return Place{File: manifest.File}
+	}
+}
+
+// locateMistakes adds the line of the field to each mistake, as far as the object is in a file.
+func (m Manifests) locateMistakes() {
+	place := m.Places()
+	for _, manifest := range slices.Concat(m.Objects, m.Rejected) {
+		for i, mistake := range manifest.Mistakes {
+			path, _, isField := strings.Cut(mistake, ": ")
+			if at := place(manifest); isField && at.node != nil && !at.rendered {
+				manifest.Mistakes[i] = fmt.Sprintf("%s (line %d)", mistake, at.LineOf(path, ""))
+			}
 		}
 	}
 }
 
-// document returns the manifest in its file, or nil.
-func (l lines) document(manifest Manifest) *yaml.Node {
-	if l[manifest.File] == nil {
-		l[manifest.File] = documents(manifest.File)
-	}
-	return l[manifest.File][manifest.Raw.GetKind()+"/"+manifest.Raw.GetName()]
+func identity(kind, name, generateName string) string { return kind + "/" + name + "/" + generateName }
+
+func identityOf(object *yaml.Node) string {
+	name := func(field string) string { return valueOf(at(object, "metadata", field)) }
+	return identity(valueOf(at(object, "kind")), name("name"), name("generateName"))
 }
 
-// documents returns the objects of a file by kind and name. A name that two objects have has no line.
-func documents(file string) map[string]*yaml.Node {
-	all := map[string]*yaml.Node{}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return all
+// LineOf returns the line of the container in the part of the object at the path, or else of the last field of the path that is there.
+func (p Place) LineOf(path, container string) int {
+	if p.node == nil || p.rendered {
+		return p.Line
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	for {
-		document := &yaml.Node{}
-		if decoder.Decode(document) != nil {
-			return all
+	part := follow(p.node, path)
+	if found := containerIn(part, container); container != "" && found != nil {
+		part = found
+	}
+	return p.before + part.Line
+}
+
+// placesIn returns the places of the objects in a file, in order. Text that is not YAML has none.
+func placesIn(file string, stdin []byte) []Place {
+	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+		if path := filepath.Join(file, name); isFile(path) {
+			return []Place{{File: file, RepositoryPath: repositoryPath(path), Line: 1}}
 		}
-		if len(document.Content) == 0 {
+	}
+	text, path := stdin, ""
+	if file != standardInput {
+		var err error
+		if text, err = os.ReadFile(file); err != nil {
+			return nil // it is a URL
+		}
+		path = repositoryPath(file)
+	}
+	var all []Place
+	for _, document := range documentsIn(text) {
+		var root yaml.Node
+		if yaml.Unmarshal(document.text, &root) != nil || len(root.Content) == 0 {
 			continue
 		}
-		root := document.Content[0]
-		name := child(child(root, "metadata"), "name")
-		if kind := child(root, "kind"); kind != nil && name != nil {
-			key := kind.Value + "/" + name.Value
-			if _, twice := all[key]; twice {
-				root = nil
+		for _, node := range objectsIn(root.Content[0]) {
+			place := Place{File: file, RepositoryPath: path, Line: document.before + node.Line, node: node, before: document.before}
+			if template := templateOf(document.text); template != "" {
+				place = Place{File: template, RepositoryPath: repositoryPath(template), Line: 1, node: node, rendered: true}
 			}
-			all[key] = root
+			all = append(all, place)
 		}
 	}
+	return all
 }
 
-// lineOf returns the line of the field with the path, as in spec.containers[0].image, or of the last part of the path that exists.
-func lineOf(node *yaml.Node, path string) int {
-	line := 0
-	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
-		at, next := find(node, step)
+type document struct {
+	text   []byte
+	before int // lines before it
+}
+
+// documentsIn splits YAML as the reader of kubectl does.
+func documentsIn(text []byte) []document {
+	all := []document{{}}
+	lines := 0
+	for line := range bytes.Lines(text) {
+		last := &all[len(all)-1]
+		lines++
+		rest, separates := bytes.CutPrefix(line, []byte("---"))
+		if rest = bytes.TrimSpace(rest); separates && (len(rest) == 0 || rest[0] == '#') {
+			all = append(all, document{before: lines})
+			continue
+		}
+		last.text = append(last.text, line...)
+	}
+	return all
+}
+
+// objectsIn returns the object, or the items of a list.
+func objectsIn(object *yaml.Node) []*yaml.Node {
+	items := at(object, "items")
+	if items == nil || !strings.HasSuffix(valueOf(at(object, "kind")), "List") {
+		return []*yaml.Node{object}
+	}
+	var all []*yaml.Node
+	for _, item := range items.Content {
+		all = append(all, objectsIn(item)...)
+	}
+	return all
+}
+
+// templateOf returns the file that helm template names in a comment before the object, as the working directory has it: the path starts
+// with the name of the chart, which may be another directory.
+func templateOf(text []byte) string {
+	for line := range bytes.Lines(text) {
+		comment, found := strings.CutPrefix(strings.TrimSpace(string(line)), "# Source: ")
+		if found && filepath.IsLocal(comment) && !strings.Contains(comment, "://") && (strings.Contains(comment, "/templates/") || strings.Contains(comment, "/crds/")) {
+			_, inChart, _ := strings.Cut(comment, "/")
+			for _, path := range []string{comment, filepath.Join("charts", comment), inChart} {
+				if isFile(path) {
+					return path
+				}
+			}
+			return comment
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			break
+		}
+	}
+	return ""
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// repositoryPath returns the path from the root of the repository around the working directory, or from there if there is no repository.
+// It is empty for paths outside.
+func repositoryPath(file string) string {
+	root, err := os.Getwd()
+	if err != nil || strings.Contains(file, "://") || file == standardInput {
+		return ""
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return ""
+	}
+	for directory := root; ; directory = filepath.Dir(directory) {
+		if _, err := os.Stat(filepath.Join(directory, ".git")); err == nil {
+			root = directory
+			break
+		}
+		if directory == filepath.Dir(directory) {
+			break
+		}
+	}
+	relative, err := filepath.Rel(root, path)
+	if err != nil || !filepath.IsLocal(relative) {
+		return ""
+	}
+	return filepath.ToSlash(relative)
+}
+
+// at returns the value at the fields, or nil. Aliases are not followed, so that no document is larger than its text.
+func at(node *yaml.Node, fields ...string) *yaml.Node {
+	for _, field := range fields {
+		if node == nil || node.Kind != yaml.MappingNode {
+			return nil
+		}
+		i := 0
+		for i < len(node.Content) && node.Content[i].Value != field {
+			i += 2
+		}
+		if i >= len(node.Content) {
+			return nil
+		}
+		node = node.Content[i+1]
+	}
+	return node
+}
+
+func valueOf(node *yaml.Node) string {
+	if node == nil {
+		return ""
+	}
+	return node.Value
+}
+
+// follow returns what is at the path, such as spec.jobs[0].template.metadata.labels[app], as far as it is there. A value is where its
+// field is.
+func follow(node *yaml.Node, path string) *yaml.Node {
+	line := node.Line
+	for path != "" {
+		var field string
+		if path[0] == '[' {
+			field, path, _ = strings.Cut(path[1:], "]")
+		} else {
+			end := strings.IndexAny(path+".", ".[")
+			field, path = path[:end], path[end:]
+		}
+		path = strings.TrimPrefix(path, ".")
+		var next *yaml.Node
+		if index, err := strconv.Atoi(field); err == nil && node.Kind == yaml.SequenceNode && index >= 0 && index < len(node.Content) {
+			next = node.Content[index]
+			line = next.Line
+		} else if next = at(node, field); next != nil {
+			line = node.Content[slices.Index(node.Content, next)-1].Line
+		}
 		if next == nil {
 			break
 		}
-		line, node = at, next
+		node = next
 	}
-	return line
+	copied := *node
+	copied.Line = line
+	return &copied
 }
 
-// child returns the value of a key, or nil.
-func child(node *yaml.Node, key string) *yaml.Node {
-	_, value := find(node, key)
-	return value
-}
+// containerLists are the fields with lists of containers, or of their names.
+var containerLists = []string{"containers", "initContainers", "sidecars", "mainContainers"}
 
-// find returns the value of a key or an index with its line, or nil.
-func find(node *yaml.Node, step string) (line int, value *yaml.Node) {
-	switch {
-	case node == nil:
-	case node.Kind == yaml.AliasNode:
-		return find(node.Alias, step)
-	case node.Kind == yaml.SequenceNode:
-		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
-			return node.Content[i].Line, node.Content[i]
-		}
-	case node.Kind == yaml.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == step {
-				return node.Content[i].Line, node.Content[i+1]
+// containerIn returns the first container with the name, in the order of the text, or nil.
+func containerIn(node *yaml.Node, name string) *yaml.Node {
+	for i, value := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 1 && slices.Contains(containerLists, node.Content[i-1].Value) {
+			for _, item := range value.Content {
+				if item.Value == name || valueOf(at(item, "name")) == name {
+					return item
+				}
 			}
 		}
+		if found := containerIn(value, name); found != nil {
+			return found
+		}
 	}
-	return 0, nil
+	return nil
 }

@@ -3,39 +3,199 @@
 package source
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
 )
 
-func TestMistakesHaveLines(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "pods.yaml")
-	text := "kind: Pod\nmetadata: {name: a}\nspec:\n  containers: &shared\n  - name: one\n  - name: two\n    imge: x\n" +
-		"---\n# nothing\n---\nkind: Pod\nmetadata: {name: b}\nspec:\n  initContainers: *shared\n" +
-		"---\nkind: Pod\nmetadata: {name: twice}\n---\nkind: Pod\nmetadata: {name: twice}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+const twoJobs = `# a comment
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: etl-}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+      - image: envoy
+        name: proxy
+--- # the next one
+apiVersion: v1
+kind: List
+items:
+- apiVersion: batch/v1
+  kind: Job
+  metadata: {generateName: etl-}
+  spec: {template: {metadata: {labels: {app.example/team: etl}}, spec: {containers: [{name: main}]}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: pod}
+`
+
+const rendered = `---
+# Source: etl/templates/job.yaml
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+---
+# Source: etl/templates/lost.yaml
+apiVersion: v1
+kind: Pod
+metadata: {name: b}
+spec: {containers: [{name: proxy}]}
+---
+# Source: https://example.com/templates/of-another-kind
+apiVersion: v1
+kind: Pod
+metadata: {name: c}
+---
+# Source: ../../templates/outside.yaml
+apiVersion: v1
+kind: Pod
+metadata: {name: d}
+`
+
+// repositoryWith creates a repository with the files and changes to its directory work.
+func repositoryWith(t *testing.T, files map[string]string) {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for name, tc := range map[string]struct{ file, pod, mistake, want string }{
-		"field of a list":    {file, "a", "spec.containers[1].imge: is unknown", "spec.containers[1].imge: is unknown (line 7)"},
-		"missing field":      {file, "a", "spec.restartPolicy: is missing", "spec.restartPolicy: is missing (line 3)"},
-		"later document":     {file, "b", "spec.initContainers: is wrong", "spec.initContainers: is wrong (line 14)"},
-		"alias":              {file, "b", "spec.initContainers[1].imge: is unknown", "spec.initContainers[1].imge: is unknown (line 7)"},
-		"index beyond":       {file, "a", "spec.containers[9].imge: is unknown", "spec.containers[9].imge: is unknown (line 4)"},
-		"no path":            {file, "a", "something else", "something else"},
-		"name that is twice": {file, "twice", "kind: is wrong", "kind: is wrong"},
-		"no file":            {"standard input", "a", "kind: is wrong", "kind: is wrong"},
+	for _, directory := range []string{".git", "work"} {
+		if err := os.MkdirAll(filepath.Join(root, directory), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(filepath.Join(root, "work"))
+}
+
+func TestPlaces(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+	repositoryWith(t, map[string]string{
+		"jobs.yaml": twoJobs, "work/rendered.yaml": rendered, "work/charts/etl/templates/job.yaml": "template", "work/pod.yaml": pod,
+		"work/overlay/kustomization.yaml": "resources: [pod.yaml]\n", "work/overlay/pod.yaml": pod,
+	})
+	for name, tc := range map[string]struct {
+		files resource.FilenameOptions
+		stdin string
+		want  []string
+	}{
+		"file above the working directory": {files: resource.FilenameOptions{Filenames: []string{"../jobs.yaml"}}, want: []string{
+			"../jobs.yaml jobs.yaml:2", "../jobs.yaml jobs.yaml:17", "../jobs.yaml jobs.yaml:21",
+		}},
+		"file given twice": {files: resource.FilenameOptions{Filenames: []string{"pod.yaml", "pod.yaml"}}, want: []string{
+			"pod.yaml work/pod.yaml:1", "pod.yaml work/pod.yaml:1",
+		}},
+		"rendered by Helm": {files: resource.FilenameOptions{Filenames: []string{"rendered.yaml"}}, want: []string{
+			"charts/etl/templates/job.yaml work/charts/etl/templates/job.yaml:1", "etl/templates/lost.yaml work/etl/templates/lost.yaml:1",
+			"rendered.yaml work/rendered.yaml:14", "rendered.yaml work/rendered.yaml:19",
+		}},
+		"standard input of Helm": {files: resource.FilenameOptions{Filenames: []string{"-"}}, stdin: rendered, want: []string{
+			"charts/etl/templates/job.yaml work/charts/etl/templates/job.yaml:1", "etl/templates/lost.yaml work/etl/templates/lost.yaml:1",
+			"standard input :14", "standard input :19",
+		}},
+		"kustomization": {files: resource.FilenameOptions{Kustomize: "overlay"}, want: []string{"overlay work/overlay/kustomization.yaml:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod", "metadata": map[string]any{"name": tc.pod}}}
-			manifest := Manifest{Raw: raw, File: tc.file, Mistakes: []string{tc.mistake}}
-			lines{}.annotate(manifest)
-			if diff := cmp.Diff([]string{tc.want}, manifest.Mistakes); diff != "" {
-				t.Errorf("mistakes differ (-want +got):\n%s", diff)
+			files := Files{FilenameOptions: tc.files, Correct: true}
+			manifests, err := files.Read(t.Context(), strings.NewReader(tc.stdin), "default")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			places := manifests.Places()
+			for _, manifest := range manifests.Objects {
+				place := places(manifest)
+				got = append(got, fmt.Sprintf("%s %s:%d", place.File, place.RepositoryPath, place.Line))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("places (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	repositoryWith(t, map[string]string{"work/jobs.yaml": twoJobs, "work/rendered.yaml": rendered})
+	jobs, rendered := placesIn("jobs.yaml", nil), placesIn("rendered.yaml", nil)
+	for name, tc := range map[string]struct {
+		place           Place
+		path, container string
+		want            int
+	}{
+		"object":                     {jobs[0], "", "", 2},
+		"container":                  {jobs[0], "", "proxy", 11},
+		"container in a part":        {jobs[0], "spec.template", "main", 10},
+		"container of another part":  {jobs[0], "metadata", "main", 4},
+		"field":                      {jobs[0], "spec.template.spec.restartPolicy", "", 8},
+		"item of a list":             {jobs[0], "spec.template.spec.containers[1].name", "", 12},
+		"missing field":              {jobs[0], "spec.template.spec.containers[0].image", "", 10},
+		"index out of range":         {jobs[0], "spec.template.spec.containers[99999999999999999999].x", "", 9},
+		"unclosed bracket":           {jobs[0], "spec[", "", 5},
+		"container of a list's item": {jobs[1], "", "main", 20},
+		"label with a dot":           {jobs[1], "spec.template.metadata.labels[app.example/team]", "", 20},
+		"rendered by Helm":           {rendered[1], "", "proxy", 1},
+		"unknown":                    {Place{}, "spec", "main", 0},
+	} {
+		if got := tc.place.LineOf(tc.path, tc.container); got != tc.want {
+			t.Errorf("%s: line %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// A reader that disagrees with kubectl about where documents begin would point to other objects.
+func FuzzPlacesAgreeWithKubectl(f *testing.F) {
+	f.Add(twoJobs)
+	f.Add(rendered)
+	f.Add("---\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: &a x, labels: {a: *a}}\n---\n# nothing\n---\nnull\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		manifests, err := Decode(t.Context(), LocalBuilder().Stream(strings.NewReader(text), standardInput), "default", true)
+		if err != nil {
+			return
+		}
+		manifests.stdin = []byte(text)
+		places := manifests.Places()
+		for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
+			place := places(manifest)
+			if lines := strings.Count(text, "\n") + 1; place.Line > lines || place.LineOf("spec.template", "main") > lines {
+				t.Errorf("line %d of %d", place.Line, lines)
+			}
+			if place.node != nil && identityOf(place.node) != identity(manifest.Raw.GetKind(), manifest.Raw.GetName(), manifest.Raw.GetGenerateName()) {
+				t.Errorf("%s %s is said to be at line %d", manifest.Raw.GetKind(), manifest.Raw.GetName(), place.Line)
+			}
+		}
+	})
+}
+
+func TestMistakesHaveLines(t *testing.T) {
+	repositoryWith(t, map[string]string{"work/pods.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: one\n  - name: two\n    imge: x\n" +
+		"---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspc: {}\n"})
+	files := Files{Correct: true}
+	files.Filenames = []string{"pods.yaml"}
+	manifests, err := files.Read(t.Context(), strings.NewReader(""), "batch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, manifest := range manifests.Objects {
+		got = append(got, manifest.Mistakes...)
+	}
+	want := []string{"spec.containers[1].imge: is an unknown field (line 8)", "spc: is an unknown field (line 15)"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
 }

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -79,6 +80,9 @@ type Manifests struct {
 	note      string
 	// Err joins why some files or objects could not be read. The others were.
 	Err error
+	// first has the position of the first object of each file, and stdin what was read from standard input.
+	first map[string]int
+	stdin []byte
 }
 
 // Manifest is one object and its file.
@@ -98,20 +102,26 @@ func (m Manifest) Policy() resolve.PolicyRef {
 	return resolve.PolicyRef{Kind: resolve.PolicyKind(m.Raw.GetKind()), Namespace: m.Raw.GetNamespace(), Name: m.Raw.GetName()}
 }
 
+// standardInput is the file of objects that were read from standard input.
+const standardInput = "standard input"
+
 // Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one. It fails if there
 // is no object.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
 	builder := LocalBuilder()
 	files := f.FilenameOptions
+	var input bytes.Buffer
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
-		builder = builder.Stream(stdin, "standard input")
+		builder = builder.Stream(io.TeeReader(stdin, &input), standardInput)
 	}
 	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
+	all.stdin = input.Bytes()
 	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
 		return Manifests{}, cmp.Or(err, errors.New("the manifests contain no object"))
 	}
 	all.Err = err
+	all.locateMistakes()
 	return all, all.assume()
 }
 
@@ -145,7 +155,7 @@ func Decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		return Manifests{}, err
 	}
 	infos, err := builder.Do().Infos()
-	var all Manifests
+	all := Manifests{first: map[string]int{}}
 	var broken []error
 	if err != nil {
 		for _, one := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
@@ -153,6 +163,9 @@ func Decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		}
 	}
 	for position, info := range infos {
+		if _, known := all.first[info.Source]; !known {
+			all.first[info.Source] = position
+		}
 		raw, ok := info.Object.(*unstructured.Unstructured)
 		if !ok {
 			continue
@@ -163,10 +176,6 @@ func Decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		if err := all.add(ctx, types, Manifest{Raw: raw, File: info.Source, Position: position}, corrects); err != nil {
 			broken = append(broken, fmt.Errorf("read %s: %w", info.Source, err))
 		}
-	}
-	found := lines{}
-	for _, manifest := range slices.Concat(all.Objects, all.Rejected) {
-		found.annotate(manifest)
 	}
 	return all, errors.Join(broken...)
 }
