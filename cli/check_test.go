@@ -79,7 +79,14 @@ func checkUntil(t *testing.T, what, text string, wantCode int, arguments ...stri
 
 func TestCheck(t *testing.T) {
 	c, namespace := newNamespace(t)
-	wantCommand(t, "nothing is installed", "check", 1, "failure no operator found in namespace sidecar-termination-system")
+	wantCommand(t, "nothing is installed", "check", 1, "failure no operator found in any namespace")
+	wantCommand(t, "before the installation", "check --pre", 0, "ok the API server serves all admission policies. Install the operator with: kubectl apply --server-side -k",
+		"ok no operator found in any namespace", "warning CRD sidecarterminationpolicies.sidecartermination.dev exists",
+		"ok you have the permissions to install the operator in namespace sidecar-termination-system", "OpenKruise is not installed")
+	wantCommand(t, "someone who may not install", "check --pre --as nobody", 1, "warning you may not read Deployments",
+		"failure you may not create, patch customresourcedefinitions.apiextensions.k8s.io -> let a cluster administrator install the operator",
+		"failure you may not create, patch deployments.apps in namespace sidecar-termination-system", "failure you may not patch pods/status")
+	wantCommand(t, "version without an operator", "version", 0, "Operator: unknown: no operator found in any namespace")
 
 	// These policies are older than the admission policies.
 	first, second, free := newPolicy(namespace), newPolicy(namespace), newPolicy(namespace)
@@ -92,6 +99,9 @@ func TestCheck(t *testing.T) {
 		"ok metrics are served on :8443 to users who may get /metrics", "ok all 9 admission policies are installed",
 		"ok CRD sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
 		"ok CRD clustersidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field")
+
+	wantCommand(t, "there is an operator", "check --pre", 0, "warning an operator is installed in namespace sidecar-termination-system -> check it without --pre")
+	wantCommand(t, "version", "version", 0, "Operator: "+settings.Release+" in namespace sidecar-termination-system")
 
 	start(t, c, deployment)
 	checkLease(t, c)
@@ -400,6 +410,9 @@ func TestCheckForSingleNamespaces(t *testing.T) {
 			HolderIdentity: ptr.To("operator-1_0"), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())), LeaseDurationSeconds: ptr.To(int32(3600)),
 		},
 	})
+	wantCommand(t, "an operator in any namespace", "check", 0, "ok Deployment "+system+"/"+settings.DeploymentName+" is ready",
+		"other commands need --operator-namespace "+system)
+	wantCommand(t, "not in the usual namespace", "check --operator-namespace "+settings.Namespace, 1, "failure no operator found in namespace "+settings.Namespace)
 	wantCommand(t, "single namespaces", "check --operator-namespace "+system, 0,
 		"ok the operator watches only "+watched+"; it uses neither cluster policies nor OpenKruise",
 		"warning the operator may not read nodes and does not know their kind",

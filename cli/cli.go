@@ -13,6 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/cli/explain"
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/lint"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/policytest"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -50,7 +51,8 @@ sidecars of stuck pods.`,
 		SilenceErrors:     true,
 	}
 
-	command.AddCommand(explain.New(now), lint.New(now), policytest.New(now), check.New(now), finish.New(now))
+	command.AddCommand(explain.New(now), lint.New(now), policytest.New(now), check.New(now), finish.New(now), newVersion())
+	output.SetHelp(command, nil, nil)
 	command.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nSee %q", err, cmd.CommandPath()+" --help")
 	})

@@ -132,6 +132,12 @@ func TestEveryCommandAndFlagHasHelp(t *testing.T) {
 	var describe func(command *cobra.Command)
 	describe = func(command *cobra.Command) {
 		path := command.CommandPath()
+		help, _ := runPlugin(t, nil, append(strings.Fields(path)[2:], "--help")...)
+		for line := range strings.Lines(strings.ReplaceAll(help, command.Example, "")) {
+			if words := strings.Fields(line); len(line) > 101 && len(words) > 1 && !strings.Contains(line, "://") && !strings.HasPrefix(line, "Flags of") {
+				t.Errorf("%s: a line of the help is not wrapped: %q", path, line)
+			}
+		}
 		if command.Short == "" || strings.HasSuffix(command.Short, ".") || strings.Contains(command.Short, "\n") {
 			t.Errorf("%s: Short must be one line without a full stop: %q", path, command.Short)
 		}
@@ -151,4 +157,38 @@ func TestEveryCommandAndFlagHasHelp(t *testing.T) {
 		}
 	}
 	describe(newPlugin(noon))
+}
+
+func TestCompletionWithoutCluster(t *testing.T) {
+	types := []string{"pod/", "job/", "cronjob/", "policy/", "clusterpolicy/"}
+	for line, want := range map[string][]string{
+		"":                              {"check", "explain", "finish", "help", "lint", "test", "version"},
+		"explain ":                      types,
+		"explain po":                    types, // the shell drops those that do not fit
+		"finish ":                       types[:2],
+		"explain job/":                  {},
+		"explain policy a":              {},
+		"explain --output ":             {"table", "json", "yaml"},
+		"lint -o ":                      {"table", "json", "yaml", "policy", "github", "junit", "sarif"},
+		"lint ":                         {},
+		"lint -f ":                      {"yaml", "yml", "json"}, // of files
+		"lint --fail-":                  {"--fail-on"},
+		"lint --pod-phase ":             {"Enabled", "LastResort", "Disabled"},
+		"explain --node-kind ":          {"Read", "Real", "Daemonless", "Virtual", "Unknown"},
+		"finish pod/a --mode ":          {"PodPhase", "Image"},
+		"check --context ":              {},
+		"check --operator-namespace si": {},
+	} {
+		out, code := runPlugin(t, nil, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...)
+		got := []string{}
+		for text := range strings.Lines(out) {
+			if strings.HasPrefix(text, ":") {
+				break
+			}
+			got = append(got, strings.TrimSpace(text))
+		}
+		if diff := cmp.Diff(want, got); diff != "" || code != 0 {
+			t.Errorf("%q, exit code %d (-want +got):\n%s", line, code, diff)
+		}
+	}
 }

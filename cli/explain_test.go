@@ -132,6 +132,14 @@ func TestExplainJob(t *testing.T) {
 		t.Errorf("a Job with two pods has %d lines, want one:\n%s", rows, out)
 	}
 	wantCommand(t, "every pod", "explain pods -A", 1, namespace+" pod/job-1")
+	for _, arguments := range []string{"pods -l team=etl", "-l team=etl", "po -l team!=web"} {
+		wantCommand(t, "pods with a label", "explain "+arguments+" -n "+namespace, 1, namespace+" pod/job-1 Never proxy Due", namespace+" pod/job-2")
+	}
+	if out := wantCommand(t, "no pods with a label", "explain jobs -l team=web -n "+namespace, 0); strings.Contains(out, "job/job") {
+		t.Errorf("the Job does not have the label:\n%s", out)
+	}
+	wantCommand(t, "a name and labels", "explain job/job -l team=etl -n "+namespace, 2, "error: ")
+	wantCommand(t, "a bad selector", "explain pods -l a==b==c -n "+namespace, 2, "error: ")
 
 	wantCommand(t, "the policy", "explain policy/mesh -n "+namespace, 1, namespace+" pod/job-1 proxy Due", "Overdue: Pod "+namespace+"/job-1")
 	wantCommand(t, "every policy", "explain stp -n "+namespace, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
@@ -317,4 +325,35 @@ func TestLintNamesOwners(t *testing.T) {
 		t.Errorf("a name changes from run to run:\n%s", out)
 	}
 	wantCommand(t, "policy", "lint -o policy -n "+namespace, 1, "# proxy in 2 workloads")
+}
+
+func TestCompletionOfNames(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	runPod(t, c, job)
+	config := kubeconfig(t)
+	for line, want := range map[string]string{
+		"explain job/":        "job/job\n",
+		"explain pods ":       "job-1\n",
+		"explain stp/m":       "stp/mesh\n",
+		"explain cronjob ":    "",
+		"finish po/":          "po/job-1\n",
+		"finish pod/a job/":   "job/job\n",
+		"explain --context ":  "test\n",
+		"explain --user ":     "admin\n",
+		"lint --namespace cl": namespace + "\n",
+	} {
+		words := strings.Split(line, " ")
+		arguments := append([]string{"__completeNoDesc", words[0], "--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--namespace=" + namespace}, words[1:]...)
+		out, code := runArguments(t, arguments...)
+		names, _, _ := strings.Cut(out, ":")
+		if got := names; !strings.Contains(got, want) || want == "" && got != "" || code != 0 {
+			t.Errorf("%q completes to %q, want %q", line, got, want)
+		}
+	}
+	if out, code := runArguments(t, "__completeNoDesc", "explain", "--server=https://127.0.0.1:1", "pod/"); strings.Contains(out, "pod/") || code != 0 {
+		t.Errorf("an API server that cannot be reached: %s", out)
+	}
 }

@@ -115,6 +115,21 @@ func requireMarked(t *testing.T, pod *corev1.Pod, end, mains string) {
 	}
 }
 
+func TestFinishJob(t *testing.T) {
+	c, job, pod := newStuckPod(t, true)
+	installOutcomePolicy(t, c)
+	wantCommand(t, "no such Job", "finish job/other -n "+pod.Namespace, 2, `error: get Job: jobs.batch "other" not found`)
+	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
+	wantCommand(t, "one of two pods hangs", "finish job/job pod/job-1 -n "+pod.Namespace, 1, "pod/job-1 finished FinishedByUser", "pod/job-2 refused MainContainersRunning")
+	if reload(t, c, pod); pod.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("phase %s", pod.Status.Phase)
+	}
+	out := wantCommand(t, "again", "finish job job -n "+pod.Namespace, 1, "pod/job-2 refused")
+	if strings.Contains(out, "pod/job-1") {
+		t.Errorf("the finished pod is listed:\n%s", out)
+	}
+}
+
 func TestFinishMarksPod(t *testing.T) {
 	c, _, pod := newStuckPod(t, true)
 	installOutcomePolicy(t, c)

@@ -142,9 +142,14 @@ func wantCommand(t *testing.T, what, line string, wantCode int, texts ...string)
 // runCommand runs the kubectl plugin, and returns its output and exit code.
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
+	return runArguments(t, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir())...)
+}
+
+func runArguments(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
 	var out bytes.Buffer
 	root := cli.New()
-	root.SetArgs(append(slices.Clone(arguments), "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir()))
+	root.SetArgs(arguments)
 	root.SetOut(&out)
 	root.SetErr(&out)
 	before := goleak.IgnoreCurrent()

@@ -25,7 +25,10 @@ func New(now func() time.Time) *cobra.Command {
 		Long: `Checks the version of Kubernetes, the operator's Deployment, CRDs, version, flags, metrics, lease, admission policies and
 permissions, the policies, network plugins that disconnect a pod with a terminal phase, whether a NetworkPolicy limits who can
 connect to the metrics port, and OpenKruise: its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator
-acts on the same pods.
+acts on the same pods. The operator is found in its usual namespace or any other.
+
+With --pre the command checks a cluster before anything is installed: the version of Kubernetes and its APIs, network plugins,
+OpenKruise, and whether you may install the operator.
 
 Each line is ok, a warning or a failure, with a hint that fits the installation.
 
@@ -34,14 +37,18 @@ command ends with an error.
 
 The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
 		Example: fmt.Sprintf(`  # after installing, upgrading, or when Jobs hang
-  %s check`, settings.PluginName),
-		Args: cobra.NoArgs,
+  %[1]s check
+
+  # before installing
+  %[1]s check --pre`, settings.PluginName),
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.format.Bind(command)
 	o.failOn.Bind(command)
-	o.connection.Bind(command.Flags())
-	output.GroupFlags(command, nil, source.NewConnection().Bind)
+	command.Flags().BoolVar(&o.before, "pre", false, "check a cluster before the operator is installed: its version and APIs, and your permissions")
+	o.connection.BindTo(command)
+	output.SetHelp(command, nil, source.NewConnection().Bind)
 	return command
 }
 
@@ -50,6 +57,7 @@ type options struct {
 	connection *source.Connection
 	format     output.Format
 	failOn     output.FailOn
+	before     bool
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -66,7 +74,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
 	c := &checker{
-		Client: cluster, namespace: o.connection.OperatorNamespace, version: version,
+		Client: cluster, connection: o.connection, before: o.before, version: version,
 		programVersion: cmd.Root().Version, now: o.now,
 	}
 	r, err := c.check(cmd.Context())

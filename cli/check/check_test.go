@@ -11,12 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -29,8 +35,8 @@ func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker
 		t.Fatal(err)
 	}
 	c := &checker{
-		Client:    fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build(),
-		namespace: settings.Namespace, version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
+		Client:     fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build(),
+		connection: source.NewConnection(), version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
 	}
 	if c.settings, err = settings.Parse(flags); err != nil {
 		t.Fatal(err)
@@ -171,5 +177,25 @@ summary:
 	}
 	if difference := cmp.Diff(asYAML, out.String()); difference != "" {
 		t.Errorf("report (-want +got):\n%s", difference)
+	}
+}
+
+func TestInstalledKindsAreThoseOfDefault(t *testing.T) {
+	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../../config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sets.New[string]()
+	for _, resource := range rendered.Resources() {
+		kind := resource.GetGvk()
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind})
+		name := plural.GroupResource().String()
+		if resource.GetNamespace() != "" {
+			name += "/"
+		}
+		want.Insert(name)
+	}
+	if diff := cmp.Diff(sets.List(want), sets.List(sets.New(installedKinds...))); diff != "" {
+		t.Errorf("kinds of config/default (-want +got):\n%s", diff)
 	}
 }

@@ -24,7 +24,9 @@ import (
 // checker runs the checks and collects their results.
 type checker struct {
 	Client         client.Client
-	namespace      string        // of the operator
+	connection     *source.Connection
+	before         bool // the operator is not installed yet
+	operator       source.FoundOperator
 	version        *version.Info // of Kubernetes
 	programVersion string        // version of this program, or empty
 	now            func() time.Time
@@ -87,7 +89,9 @@ func (c *checker) check(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	rows := checks
-	if c.deployment == nil && c.deploymentError == nil {
+	if c.before {
+		rows = checksBefore
+	} else if c.deployment == nil && c.deploymentError == nil {
 		rows = checks[:2] // the operator is not installed, from which everything else would follow
 	}
 	for _, c.current = range rows {
@@ -99,7 +103,7 @@ func (c *checker) check(ctx context.Context) (*result, error) {
 		}
 	}
 	// What is left needs no permission.
-	if !slices.ContainsFunc(c.results, func(r checkResult) bool {
+	if !c.before && !slices.ContainsFunc(c.results, func(r checkResult) bool {
 		return r.Hint != unreadableHint && (r.Section == "Operator" || r.Section == "Policies")
 	}) {
 		return nil, errNothingReadable
@@ -114,7 +118,8 @@ var errNothingReadable = errors.New("you may not read anything of the operator: 
 // readOperator reads the operator's Deployment and its flags. The settings are the defaults if the operator is missing or
 // unreadable, or has invalid flags.
 func (c *checker) readOperator(ctx context.Context) error {
-	c.deployment, c.deploymentError = source.Operator(ctx, c.Client, c.namespace)
+	c.operator, c.deploymentError = c.connection.FindOperator(ctx, c.Client)
+	c.deployment = c.operator.Deployment
 	if c.deploymentError != nil && !apierrors.IsForbidden(c.deploymentError) {
 		return c.deploymentError
 	}

@@ -3,24 +3,23 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/safetext"
@@ -28,13 +27,20 @@ import (
 )
 
 func (c *checker) checkDeployment(context.Context) error {
-	if c.unreadable(c.deploymentError, "Deployments in namespace "+c.namespace) {
+	if c.unreadable(c.deploymentError, "Deployments in "+c.operator.Where) {
 		return nil
 	}
 	if c.deployment == nil {
-		c.fail("install the operator: "+c.apply("default")+", or install its Helm chart. If it is in another namespace, set --operator-namespace",
-			"no operator found in namespace %s", c.namespace)
+		c.fail("install the operator: "+c.apply("default")+", or install its Helm chart",
+			"no operator found in %s", c.operator.Where)
 		return nil
+	}
+	if len(c.operator.Others) > 0 {
+		c.warn("choose one with --operator-namespace", "operators were also found in these namespaces: %s; this report is on the one in namespace %s",
+			firstOf(c.operator.Others), c.deployment.Namespace)
+	}
+	if c.deployment.Namespace != settings.Namespace && c.connection.OperatorNamespace == "" {
+		c.ok("for the flags of this operator, other commands need --operator-namespace %s", c.deployment.Namespace)
 	}
 	name := c.deployment.Namespace + "/" + c.deployment.Name
 	cause := "find the cause: kubectl describe pods -n " + c.deployment.Namespace
@@ -51,20 +57,16 @@ func (c *checker) checkDeployment(context.Context) error {
 	case ready < wanted:
 		c.warn(cause, "Deployment %s has %d of %d ready pods", name, ready, wanted)
 	default:
-		c.ok("Deployment %s is ready (%d of %d), image %s", name, ready, wanted, imageOf(c.deployment))
+		c.ok("Deployment %s is ready (%d of %d), image %s", name, ready, wanted, source.OperatorImage(c.deployment))
 	}
 	return nil
-}
-
-func imageOf(deployment *appsv1.Deployment) string {
-	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
 const versionHint = "use the command line of the operator's version: other versions may decide differently"
 
 // checkVersion compares the version in the operator's image tag with the version of this program.
 func (c *checker) checkVersion(context.Context) error {
-	switch operator := versionOf(imageOf(c.deployment)); {
+	switch operator := source.VersionOf(source.OperatorImage(c.deployment)); {
 	case operator == "" || c.programVersion == "":
 	case strings.TrimPrefix(operator, "v") != strings.TrimPrefix(c.programVersion, "v"):
 		c.warn(versionHint, "the operator has version %s, but this program has version %s", operator, c.programVersion)
@@ -72,19 +74,6 @@ func (c *checker) checkVersion(context.Context) error {
 		c.ok("the operator and this program have version %s", operator)
 	}
 	return nil
-}
-
-// versionOf returns the tag of the image if it is a version, or nothing.
-func versionOf(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	tag, err := name.NewTag(image)
-	if err != nil {
-		return ""
-	}
-	if _, err := version.ParseSemantic(tag.TagStr()); err != nil {
-		return ""
-	}
-	return tag.TagStr()
 }
 
 // checkFlags checks whether the operator can start with its flags, and which features they disable.
@@ -224,6 +213,9 @@ func (c *checker) checkLease(ctx context.Context) error {
 func (c *checker) leaseNamespace() string {
 	if c.settings.Lease.Namespace != "" {
 		return c.settings.Lease.Namespace
+	}
+	if c.deployment == nil {
+		return cmp.Or(c.connection.OperatorNamespace, settings.Namespace)
 	}
 	return c.deployment.Namespace
 }

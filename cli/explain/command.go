@@ -23,14 +23,15 @@ import (
 func New(now func() time.Time) *cobra.Command {
 	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | FILE.yaml... | -f FILE | -k DIRECTORY)",
+		Use:   "explain (TYPE/NAME | TYPE NAME | [TYPE] -l SELECTOR | TYPE | FILE.yaml... | -f FILE | -k DIRECTORY)",
 		Short: "Explains why a pod's sidecars are running and what ends them",
 		Long: `Explains what the operator does with a pod: which containers are main containers or sidecars and what declares them, which
 modes and images end each sidecar on each node type, what the operator waits for, what it has done, and what goes or may go
 wrong. The command uses the code of the operator and shows the same reasons.
 
 TYPE is pod, job, cronjob, policy or clusterpolicy, or another name that kubectl knows for them. A TYPE without a name shows one
-line for each unfinished object. The line of a Job describes its pod with the worst finding.
+line for each unfinished object, and with -l for each with the labels. Without a TYPE, -l selects pods. The line of a Job describes
+its pod with the worst finding.
 
 With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
 Jobs, CronJobs and pods. The flags of the operator are those of its Deployment in these manifests, and otherwise those of a
@@ -42,8 +43,9 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # why is this Job still running?
   %[1]s explain job/report -n batch
 
-  # every unfinished Job of the cluster, one line each
+  # every unfinished Job of the cluster, or with a label, one line each
   %[1]s explain jobs -A
+  %[1]s explain jobs -l team=etl -n batch
 
   # which pods does a policy apply to, and where does another policy take precedence?
   %[1]s explain policy/mesh -n batch
@@ -55,13 +57,15 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
+	command.ValidArgsFunction = o.connection.Complete(source.Pods, source.Jobs, source.CronJobs, source.Policies, source.ClusterPolicies)
 	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
+	flags.StringVarP(&o.selector, "selector", "l", "", "show only objects with these labels, such as key=value; pods if there is no TYPE")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with a TYPE and no name: show objects in all namespaces")
-	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
-	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	o.connection.BindTo(command)
+	output.SetHelp(command, settings.BindDecisions, source.NewConnection().Bind)
 	return command
 }
 
@@ -71,6 +75,7 @@ type options struct {
 	files         source.Files
 	format        output.Format
 	failOn        output.FailOn
+	selector      string
 	allNamespaces bool
 }
 
@@ -79,10 +84,12 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	var err error
 	arguments = o.files.Take(arguments)
 	switch {
-	case o.files.Given() && (len(arguments) > 0 || o.allNamespaces):
-		return errors.New("-f and -k cannot be combined with TYPE or --all-namespaces")
+	case o.files.Given() && (len(arguments) > 0 || o.allNamespaces || o.selector != ""):
+		return errors.New("-f and -k cannot be combined with TYPE, --selector or --all-namespaces")
 	case o.files.Given():
 		r, err = o.offline(cmd)
+	case len(arguments) == 0 && o.selector != "":
+		r, err = o.live(cmd, []string{source.Pods.Names[0]})
 	case len(arguments) == 0:
 		return errors.New("specify what to explain: TYPE/NAME such as job/report, or -f FILE, or -k DIRECTORY")
 	default:

@@ -88,9 +88,9 @@ func (o *options) read(arguments []string, namespace string, all bool) ([]*resou
 		}
 	}
 	builder := resource.NewBuilder(o.connection).WithScheme(types, types.PrioritizedVersionsAllGroups()...).
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(o.allNamespaces).
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(o.allNamespaces).LabelSelectorParam(o.selector).
 		ResourceTypeOrNameArgs(true, named...).RequestChunksOf(chunk).Flatten()
-	if all && slices.Contains([]string{"po", "pod", "pods"}, strings.ToLower(arguments[0])) {
+	if all && source.Pods.HasName(arguments[0]) {
 		builder = builder.FieldSelectorParam(podcache.UnfinishedPods().String())
 	}
 	return builder.Do().Infos()

@@ -4,6 +4,7 @@
 package finish
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +21,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -34,13 +37,11 @@ const (
 	dryRunServer dryRun = "server"
 )
 
-var podTypes = []string{"pod", "pods", "po"}
-
 // New returns the subcommand; now tells the time.
 func New(now func() time.Time) *cobra.Command {
 	o := &options{now: now, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "finish (pod/NAME... | -l SELECTOR)",
+		Use:   "finish (pod/NAME... | job/NAME... | -l SELECTOR)",
 		Short: "Ends the sidecars of stuck pods whose main containers are done",
 		Long: `Ends the sidecars of stuck pods, so that the pods and their Jobs complete with the outcome of the main containers. Deleting
 such a pod would start its work again. The command writes what the operator would write, with your permissions:
@@ -56,8 +57,8 @@ refuses a pod while a main container runs or may run again, while no sidecar or 
 operator is ending the sidecars. Flags of the operator that turn modes off, and its longest grace period, do not count.
 
 The admission policy looks at the pod as it is. For every other write the command reads a pod that has changed again, and decides
-again. An event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
-not stop the others.
+again. An event on the pod records the write. job/NAME stands for the unfinished pods of the Job. -l selects only unfinished pods with
+restartPolicy Never or OnFailure. A pod that fails does not stop the others.
 
 The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # what would be written? The API server checks it and writes nothing
@@ -69,21 +70,23 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
   # no policy declares the sidecar
   %[1]s finish pod/report-x4mfd -n batch --sidecars istio-proxy
 
-  # every stuck pod of a Job
-  %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, settings.PluginName),
+  # every stuck pod of a Job, or of all Jobs with a label
+  %[1]s finish job/report -n batch
+  %[1]s finish -l app=report -n batch`, settings.PluginName),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
+	command.ValidArgsFunction = o.connection.Complete(source.Pods, source.Jobs)
 	o.format.Bind(command)
 	flags.StringVarP(&o.selector, "selector", "l", "", "finish the unfinished pods with these labels, such as key=value")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: select pods in all namespaces")
 	output.BindChoice(command, &o.mode, "mode", "", "how to end the sidecars: PodPhase, Image", v1alpha1.ModePodPhase, v1alpha1.ModeImage)
 	flags.StringSliceVar(&o.sidecars, "sidecars", nil, "containers that are sidecars, besides those that policies and environment variables declare")
 	output.BindChoice(command, &o.dryRun, "dry-run", "", "none; server: let the API server check the write without storing it", dryRunNone, dryRunServer)
-	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
-	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	o.connection.BindTo(command)
+	output.SetHelp(command, settings.BindDecisions, source.NewConnection().Bind)
 	return command
 }
 
@@ -99,11 +102,11 @@ type options struct {
 }
 
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
-	names, err := podNames(arguments)
+	named, err := parseNames(arguments)
 	if err != nil {
 		return err
 	}
-	if err := o.check(names); err != nil {
+	if err := o.check(named); err != nil {
 		return err
 	}
 	selector, err := labels.Parse(o.selector)
@@ -115,14 +118,12 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	var pods []corev1.Pod
-	for _, name := range names {
-		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	pods, err := podsOf(ctx, from, namespace, named)
+	if err == nil && o.selector != "" {
+		pods, err = unfinished(cmd, from.Client, namespace, selector)
 	}
-	if o.selector != "" {
-		if pods, err = unfinished(cmd, from.Client, namespace, selector); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	f := o.newFinisher(from)
 	for i := 0; i < len(pods) && ctx.Err() == nil; i++ {
@@ -136,37 +137,82 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 }
 
 // check returns an error for flags that contradict the names.
-func (o *options) check(names []string) error {
+func (o *options) check(named []object) error {
 	switch {
-	case len(names) == 0 && o.selector == "":
-		return errors.New("specify pods as pod/NAME, or select them with -l")
-	case len(names) > 0 && o.selector != "":
-		return errors.New("-l cannot be combined with names of pods")
+	case len(named) == 0 && o.selector == "":
+		return errors.New("specify pods as pod/NAME or job/NAME, or select them with -l")
+	case len(named) > 0 && o.selector != "":
+		return errors.New("-l cannot be combined with names")
 	case o.allNamespaces && o.selector == "":
 		return errors.New("--all-namespaces requires -l")
 	}
 	return nil
 }
 
-// podNames reads pod/NAME..., pod NAME... and NAME...; each name counts once.
-func podNames(arguments []string) ([]string, error) {
-	if len(arguments) > 0 && slices.Contains(podTypes, arguments[0]) {
+// object is a pod, or a Job with its pods.
+type object struct {
+	job  bool
+	name string
+}
+
+// parseNames reads TYPE/NAME..., TYPE NAME... and NAME..., which is a pod; each counts once.
+func parseNames(arguments []string) ([]object, error) {
+	usual := source.Pods
+	if len(arguments) > 0 && (source.Pods.HasName(arguments[0]) || source.Jobs.HasName(arguments[0])) {
+		if source.Jobs.HasName(arguments[0]) {
+			usual = source.Jobs
+		}
 		arguments = arguments[1:]
 	}
-	var names []string
+	var all []object
 	for _, argument := range arguments {
 		typed, name, ok := strings.Cut(argument, "/")
 		if !ok {
-			typed, name = podTypes[0], argument
+			typed, name = usual.Names[0], argument
 		}
-		if !slices.Contains(podTypes, typed) || name == "" {
-			return nil, fmt.Errorf("%q is not pod/NAME", argument)
+		named := object{source.Jobs.HasName(typed), name}
+		if !named.job && !source.Pods.HasName(typed) || name == "" {
+			return nil, fmt.Errorf("%q is not pod/NAME or job/NAME", argument)
 		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+		if !slices.Contains(all, named) {
+			all = append(all, named)
 		}
 	}
-	return names, nil
+	return all, nil
+}
+
+// podsOf returns the pods by their names alone, and the unfinished pods of the Jobs. Each pod counts once.
+func podsOf(ctx context.Context, from *source.Source, namespace string, all []object) ([]corev1.Pod, error) {
+	var pods []corev1.Pod
+	add := func(pod corev1.Pod) {
+		if !slices.ContainsFunc(pods, func(known corev1.Pod) bool { return known.Name == pod.Name }) {
+			pods = append(pods, pod)
+		}
+	}
+	for _, named := range all {
+		if !named.job {
+			add(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: named.name}})
+			continue
+		}
+		job := &batchv1.Job{}
+		if err := from.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: named.name}, job); err != nil {
+			return nil, fmt.Errorf("get Job: %w", err)
+		}
+		from.KnowJob(job)
+		ofJob, err := from.PodsOf(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		for i := range ofJob {
+			if !plan.HasTerminalPhase(&ofJob[i]) {
+				add(ofJob[i])
+			}
+		}
+		if len(pods) > maxPods {
+			return nil, fmt.Errorf("the Jobs have more than %d unfinished pods; name pods, or select them with -l", maxPods)
+		}
+	}
+	return pods, nil
 }
 
 // unfinished lists the unfinished Job-type pods that the selector matches. An empty namespace means all.

@@ -21,23 +21,27 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-func TestPodNames(t *testing.T) {
-	for arguments, want := range map[string][]string{
-		"":                  nil,
-		"pod":               nil,
-		"pod/a":             {"a"},
-		"po/a pods/b pod/a": {"a", "b"},
-		"pods a b":          {"a", "b"},
-		"a pod/b":           {"a", "b"},
+func TestParseNames(t *testing.T) {
+	pod := func(name string) object { return object{name: name} }
+	job := func(name string) object { return object{true, name} }
+	for arguments, want := range map[string][]object{
+		"":                     nil,
+		"pod":                  nil,
+		"pod/a":                {pod("a")},
+		"po/a pods/b pod/a":    {pod("a"), pod("b")},
+		"pods a b":             {pod("a"), pod("b")},
+		"a pod/b":              {pod("a"), pod("b")},
+		"job/a":                {job("a")},
+		"jobs a b pod/a job/b": {job("a"), job("b"), pod("a")},
 	} {
-		got, err := podNames(strings.Fields(arguments))
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		got, err := parseNames(strings.Fields(arguments))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(object{})); diff != "" || err != nil {
 			t.Errorf("%q: %v, names (-want +got):\n%s", arguments, err, diff)
 		}
 	}
-	for _, arguments := range []string{"job/a", "pod/", "/a", "pod/a cronjob/b"} {
-		if got, err := podNames(strings.Fields(arguments)); err == nil {
-			t.Errorf("%q: got %q, want an error", arguments, got)
+	for _, arguments := range []string{"job/", "pod/", "/a", "pod/a cronjob/b"} {
+		if got, err := parseNames(strings.Fields(arguments)); err == nil {
+			t.Errorf("%q: got %v, want an error", arguments, got)
 		}
 	}
 }

@@ -79,9 +79,9 @@ manifests contain no object, and after the findings if a file could not be read.
 	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
 	flags.StringVarP(&o.selector, "selector", "l", "", "check only Jobs, CronJobs and pods with these labels, such as key=value, and pods of such Jobs")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check all namespaces")
-	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
-	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	o.connection.BindTo(command)
+	output.SetHelp(command, settings.BindDecisions, source.NewConnection().Bind)
 	return command
 }
 

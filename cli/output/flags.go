@@ -5,6 +5,7 @@ package output
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -21,7 +22,10 @@ type choice[T ~string] struct {
 // BindChoice adds a flag with one of the values to the command. The first value is the default.
 func BindChoice[T ~string](command *cobra.Command, value *T, name, shorthand, usage string, values ...T) {
 	*value = values[0]
-	command.Flags().VarP(&choice[T]{value, values}, name, shorthand, usage)
+	c := &choice[T]{value, values}
+	command.Flags().VarP(c, name, shorthand, usage)
+	// It fails only for unknown flags, and those that are completed twice.
+	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.texts(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (c *choice[T]) String() string { return string(*c.value) }
@@ -35,45 +39,108 @@ func (c *choice[T]) Set(text string) error {
 	return nil
 }
 
-func (c *choice[T]) texts() []string {
-	texts := make([]string, 0, len(c.values))
+func (c *choice[T]) texts() []cobra.Completion {
+	texts := make([]cobra.Completion, 0, len(c.values))
 	for _, value := range c.values {
 		texts = append(texts, string(value))
 	}
 	return texts
 }
 
-// GroupFlags groups the flags in the command's usage: own flags, flags of the operator, flags of kubectl. Each of the two
-// functions adds its flags to an empty set. The first may be nil.
-func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) {
+// helpWidth is the maximum length of a line of help, besides examples.
+const helpWidth = 100
+
+// SetHelp sets the help of the command, wrapped to the terminal. It groups the flags: own flags, flags of the operator, flags of kubectl.
+// Each of the two functions adds its flags to an empty set, or is nil.
+func SetHelp(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) {
+	command.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		p := newHelp(cmd.OutOrStdout())
+		p.paragraphs(cmd.Long)
+		p.line("")
+		p.usage(cmd, setOf(operator), setOf(kubectl))
+		_, _ = io.WriteString(cmd.OutOrStdout(), p.text.String())
+	})
 	command.SetUsageFunc(func(cmd *cobra.Command) error {
-		groups := []struct {
-			title string
-			flags *pflag.FlagSet
-		}{
-			{"Flags", pflag.NewFlagSet("own", pflag.ContinueOnError)},
-			{"Flags of the operator (default: its current flags, or those of a default installation without a cluster)", setOf(operator)},
-			{"Flags of kubectl", setOf(kubectl)},
-		}
-		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-			if groups[1].flags.Lookup(flag.Name) == nil && groups[2].flags.Lookup(flag.Name) == nil {
-				groups[0].flags.AddFlag(flag)
-			}
-		})
-		var text strings.Builder
-		_, _ = fmt.Fprintf(&text, "Usage:\n  %s\n", cmd.UseLine())
-		if cmd.HasExample() {
-			_, _ = fmt.Fprintf(&text, "\nExamples:\n%s\n", cmd.Example)
-		}
-		columns := cmp.Or(terminalWidth(cmd.OutOrStderr()), proseWidth+10)
-		for _, group := range groups {
-			if group.flags.HasFlags() {
-				_, _ = fmt.Fprintf(&text, "\n%s:\n%s", group.title, group.flags.FlagUsagesWrapped(columns))
-			}
-		}
-		_, err := cmd.OutOrStderr().Write([]byte(text.String()))
+		p := newHelp(cmd.OutOrStderr())
+		p.usage(cmd, setOf(operator), setOf(kubectl))
+		_, err := io.WriteString(cmd.OutOrStderr(), p.text.String())
 		return err
 	})
+}
+
+func newHelp(w io.Writer) *Printer {
+	return &Printer{terminalWidth: min(cmp.Or(terminalWidth(w), helpWidth), helpWidth)}
+}
+
+// paragraphs wraps paragraphs and lists, whose items start with a dash.
+func (p *Printer) paragraphs(text string) {
+	const item = "  - "
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			p.line("")
+		}
+		for j, part := range strings.Split("\n"+paragraph, "\n"+item) {
+			head := item
+			if j == 0 {
+				head = ""
+			}
+			if part != "" {
+				p.Prose(head, part)
+			}
+		}
+	}
+}
+
+func (p *Printer) usage(cmd *cobra.Command, operator, kubectl *pflag.FlagSet) {
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND"
+	}
+	p.line("Usage:")
+	p.Prose("  ", line)
+	if cmd.HasExample() {
+		p.line("\nExamples:\n" + cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		p.line("\nCommands:")
+		for _, below := range cmd.Commands() {
+			if below.IsAvailableCommand() {
+				p.Prose(fmt.Sprintf("  %-9s", below.Name()), below.Short)
+			}
+		}
+	}
+	own := pflag.NewFlagSet("own", pflag.ContinueOnError)
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if operator.Lookup(flag.Name) == nil && kubectl.Lookup(flag.Name) == nil {
+			own.AddFlag(flag)
+		}
+	})
+	for _, group := range []struct {
+		title string
+		flags *pflag.FlagSet
+	}{
+		{"Flags", own},
+		{"Flags of the operator (default: its current flags, or those of a default installation without a cluster)", operator},
+		{"Flags of kubectl", kubectl},
+	} {
+		if group.flags.HasFlags() {
+			p.line("\n" + group.title + ":")
+			p.flags(group.flags)
+		}
+	}
+	if cmd.HasAvailableSubCommands() {
+		p.line("\nFor the flags of a command: " + cmd.CommandPath() + " COMMAND --help")
+	}
+}
+
+// flags wraps the usages of flags. That of pflag leaves some lines long.
+func (p *Printer) flags(flags *pflag.FlagSet) {
+	for line := range strings.Lines(flags.FlagUsages()) {
+		line = strings.TrimRight(line, "\n")
+		_, usage, _ := strings.Cut(strings.TrimLeft(line, " "), "   ")
+		usage = strings.TrimLeft(usage, " ")
+		p.Prose(strings.TrimSuffix(line, usage), usage)
+	}
 }
 
 func setOf(bind func(*pflag.FlagSet)) *pflag.FlagSet {

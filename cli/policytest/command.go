@@ -56,7 +56,7 @@ The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, su
 	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; junit for CI",
 		output.FormatTable, output.FormatJSON, output.FormatYAML, output.FormatJUnit)
 	command.Flags().StringVar(&o.only, "run", "", "run only the cases whose name matches the regular expression")
-	output.GroupFlags(command, nil, nil)
+	output.SetHelp(command, nil, nil)
 	return command
 }
 

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,13 +37,21 @@ type Connection struct {
 
 // NewConnection returns a connection with default flags.
 func NewConnection() *Connection {
-	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: settings.Namespace}
+	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 }
 
 // Bind adds the flags.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
 	c.AddFlags(flags)
-	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator; its flags are read from its Deployment")
+	flags.StringVar(&c.OperatorNamespace, "operator-namespace", "", "namespace of the operator, whose flags are read from its Deployment; default "+
+		settings.Namespace+", and for check and version any other in which there is one")
+}
+
+// LimitTime limits the time of requests, unless the user does.
+func (c *Connection) LimitTime() {
+	if *c.Timeout == "0" {
+		c.Timeout = new(shortTimeout.String())
+	}
 }
 
 // Connect returns a client without a cache.
@@ -82,7 +91,7 @@ func (c *Connection) Open(ctx context.Context, now time.Time, flags *pflag.FlagS
 		return nil, "", err
 	}
 	s.Reader = &tolerantReader{Reader: s.Client, note: s.note, known: map[string]answer{}}
-	arguments, err := s.operatorArguments(ctx, c.OperatorNamespace)
+	arguments, err := s.operatorArguments(ctx, cmp.Or(c.OperatorNamespace, settings.Namespace))
 	if err != nil {
 		return nil, "", err
 	}
@@ -102,33 +111,61 @@ func (c *Connection) Open(ctx context.Context, now time.Time, flags *pflag.FlagS
 	return s, namespace, s.readNodes(ctx)
 }
 
-// Operator returns the operator's Deployment, or nil.
-func Operator(ctx context.Context, reader client.Reader, namespace string) (*appsv1.Deployment, error) {
+// FoundOperator is the operator's Deployment, or nil, and where it was searched for.
+type FoundOperator struct {
+	Deployment *appsv1.Deployment
+	Where      string
+	// Others are the namespaces of further operators.
+	Others []string
+}
+
+// FindOperator finds the operator in its namespace. Unless the user has named that, it may be any: anybody can create a Deployment that
+// looks like an operator, so commands that write must not use it. Who may list the Deployments of the usual namespace only finds that one.
+func (c *Connection) FindOperator(ctx context.Context, reader client.Reader) (FoundOperator, error) {
+	usual := cmp.Or(c.OperatorNamespace, settings.Namespace)
+	found := FoundOperator{Where: "namespace " + usual}
+	all, err := operators(ctx, reader, c.OperatorNamespace)
+	if apierrors.IsForbidden(err) && c.OperatorNamespace == "" {
+		all, err = operators(ctx, reader, usual)
+	} else if c.OperatorNamespace == "" {
+		found.Where = "any namespace"
+	}
+	if err != nil || len(all) == 0 {
+		return found, err
+	}
+	i := max(0, slices.IndexFunc(all, func(d appsv1.Deployment) bool { return d.Namespace == usual }))
+	found.Deployment = &all[i]
+	for _, other := range slices.Delete(slices.Clone(all), i, i+1) {
+		found.Others = append(found.Others, other.Namespace)
+	}
+	return found, nil
+}
+
+// operators lists the operator's Deployments in a namespace, or in all.
+func operators(ctx context.Context, reader client.Reader, namespace string) ([]appsv1.Deployment, error) {
 	var deployments appsv1.DeploymentList
 	if err := reader.List(ctx, &deployments, client.InNamespace(namespace), OperatorLabels); err != nil {
-		return nil, fmt.Errorf("list Deployments in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("list Deployments: %w", err)
 	}
-	for i := range deployments.Items {
-		if _, ok := OperatorArguments(&deployments.Items[i]); ok {
-			return &deployments.Items[i], nil
-		}
-	}
-	return nil, nil
+	return slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool {
+		_, ok := OperatorArguments(&d)
+		return !ok
+	}), nil
 }
 
 func (s *Source) operatorArguments(ctx context.Context, namespace string) ([]string, error) {
-	deployment, err := Operator(ctx, s.Client, namespace)
+	found, err := operators(ctx, s.Client, namespace)
 	switch {
 	case apierrors.IsForbidden(err):
 		s.note("you may not read Deployments in namespace %s: the operator's default flags are assumed", namespace)
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case deployment == nil:
+	case len(found) == 0:
 		s.note("no operator found in namespace %s (--operator-namespace): its default flags are assumed", namespace)
 		return nil, nil
 	}
-	arguments, _ := OperatorArguments(deployment)
+	arguments, _ := OperatorArguments(&found[0])
 	return arguments, nil
 }
 

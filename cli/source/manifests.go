@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -47,6 +48,9 @@ func (f *Files) Bind(flags *pflag.FlagSet) {
 	flags.StringSliceVarP(&f.Filenames, "filename", "f", nil, "file, directory or URL with manifests, or - for standard input; may be repeated. Does not connect to a cluster")
 	flags.BoolVarP(&f.Recursive, "recursive", "R", false, "read the directories of -f recursively")
 	flags.StringVarP(&f.Kustomize, "kustomize", "k", "", "directory or URL of a kustomization to build. Does not connect to a cluster")
+	// They fail only for unknown flags.
+	_ = cobra.MarkFlagFilename(flags, "filename", "yaml", "yml", "json")
+	_ = cobra.MarkFlagDirname(flags, "kustomize")
 }
 
 // Given reports whether the user gave manifests.

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -75,4 +78,22 @@ func givenFlags(flags *pflag.FlagSet) []string {
 		arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
 	})
 	return arguments
+}
+
+// OperatorImage returns the image of the operator's Deployment.
+func OperatorImage(deployment *appsv1.Deployment) string {
+	return deployment.Spec.Template.Spec.Containers[0].Image
+}
+
+// VersionOf returns the tag of the image if it is a version, or nothing.
+func VersionOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	tag, err := name.NewTag(image)
+	if err != nil {
+		return ""
+	}
+	if _, err := version.ParseSemantic(tag.TagStr()); err != nil {
+		return ""
+	}
+	return tag.TagStr()
 }

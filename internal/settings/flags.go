@@ -219,30 +219,48 @@ func (f *Flags) Operator() (Operator, error) {
 	return o, nil
 }
 
+// choice is a flag with one of a few values.
+type choice struct {
+	flag, value string
+	allowed     []string
+}
+
+func (f *Flags) choices() []choice {
+	switched := []string{enabled, disabled}
+	return []choice{
+		{"env-convention", f.envConvention, switched},
+		{"opt-out", f.optOut, switched},
+		{"crr", f.crr, switched},
+		{"image-swap", f.imageSwap, switched},
+		{"pod-phase", f.podPhase, []string{enabled, lastResort, disabled}},
+		{"node-kind", f.nodeKind, []string{nodeKindRead, string(plan.NodeReal), string(plan.NodeDaemonless), string(plan.NodeVirtual), nodeKindUnknown}},
+		{"pre-pull", f.prePull, switched},
+		{"metrics-authentication", f.metricsAuthentication, switched},
+		{"default-exit-code-policy", f.defaultExitCodePolicy, []string{string(v1alpha1.ExitCodePolicyIgnore), string(v1alpha1.ExitCodePolicyRespect)}},
+	}
+}
+
+// Values returns the values of each flag that has only a few.
+func Values() map[string][]string {
+	values := map[string][]string{}
+	for _, choice := range defaultFlags().choices() {
+		values[choice.flag] = choice.allowed
+	}
+	return values
+}
+
 func (f *Flags) check() error {
-	either := func(value string, allowed ...string) bool { return slices.Contains(allowed, value) }
-	for _, flag := range []struct {
-		name  string
-		value any
-		ok    bool
-		must  string
-	}{
-		{"env-convention", f.envConvention, either(f.envConvention, enabled, disabled), "be Enabled or Disabled"},
-		{"opt-out", f.optOut, either(f.optOut, enabled, disabled), "be Enabled or Disabled"},
-		{"crr", f.crr, either(f.crr, enabled, disabled), "be Enabled or Disabled"},
-		{"image-swap", f.imageSwap, either(f.imageSwap, enabled, disabled), "be Enabled or Disabled"},
-		{"pod-phase", f.podPhase, either(f.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},
-		{"pod-phase-max-grace-period", f.maxGracePeriod, f.maxGracePeriod > 0 && f.maxGracePeriod <= maxGracePeriod, "be longer than 0 and at most 1h"},
-		{"node-kind", f.nodeKind, either(f.nodeKind, "", nodeKindRead, string(plan.NodeReal), string(plan.NodeDaemonless), string(plan.NodeVirtual), nodeKindUnknown),
-			"be Read, Real, Daemonless, Virtual or Unknown"},
-		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
-		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
-		{"default-exit-code-policy", f.defaultExitCodePolicy, either(f.defaultExitCodePolicy, string(v1alpha1.ExitCodePolicyIgnore), string(v1alpha1.ExitCodePolicyRespect)), "be Ignore or Respect"},
-		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
-	} {
-		if !flag.ok {
-			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)
+	for _, c := range f.choices() {
+		if unset := c.flag == "node-kind" && c.value == ""; !unset && !slices.Contains(c.allowed, c.value) {
+			last := len(c.allowed) - 1
+			return fmt.Errorf("--%s is %q; it must be %s or %s", c.flag, c.value, strings.Join(c.allowed[:last], ", "), c.allowed[last])
 		}
+	}
+	if f.maxGracePeriod <= 0 || f.maxGracePeriod > maxGracePeriod {
+		return fmt.Errorf("--pod-phase-max-grace-period is %q; it must be longer than 0 and at most 1h", f.maxGracePeriod)
+	}
+	if f.quickExitImage != "" && !resolve.IsImageReference(f.quickExitImage) {
+		return fmt.Errorf("--quick-exit-image is %q; it must be an image reference of at most 512 characters such as registry.example/quick-exit:v1", f.quickExitImage)
 	}
 	if err := quickexit.ValidateEntries(f.quickExitPaths); err != nil {
 		return fmt.Errorf("--quick-exit-paths: %w", err)

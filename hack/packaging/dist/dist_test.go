@@ -125,6 +125,9 @@ func TestPluginsAreReproducible(t *testing.T) {
 		if files[name] == "" || files["LICENSE"] != "licence\n" {
 			t.Errorf("%s lacks %s or the licence", dist.PluginFile(platform), name)
 		}
+		if completes := files["kubectl_complete-sidecar_termination"] != ""; completes != (os != "windows") {
+			t.Errorf("%s has a program for shells: %t", dist.PluginFile(platform), completes)
+		}
 	}
 }
 
@@ -132,7 +135,10 @@ func TestPluginsAreReproducible(t *testing.T) {
 func module(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	files := map[string]string{"go.mod": "module example.com/programs\n", "LICENSE": "licence\n"}
+	files := map[string]string{
+		"go.mod": "module example.com/programs\n", "LICENSE": "licence\n",
+		filepath.Join("cmd", settings.PluginProgram, "kubectl_complete-sidecar_termination"): "#!/bin/sh\n",
+	}
 	for _, program := range []string{".", images.QuickExitProgram, filepath.Join("cmd", settings.PluginProgram)} {
 		files[filepath.Join(program, "main.go")] = "package main\n\nfunc main() {}\n"
 	}

@@ -14,7 +14,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-const windows = "windows"
+const (
+	windows = "windows"
+	// completion is the program that kubectl runs to complete the plugin's command line. It is a shell script.
+	completion = "kubectl_complete-sidecar_termination"
+)
 
 // PluginPlatforms returns the platforms that have an archive of the kubectl plugin.
 func PluginPlatforms() []v1.Platform {
@@ -39,17 +43,23 @@ func WritePlugin(ctx context.Context, repository, directory string, platforms []
 	if err != nil {
 		return nil, fmt.Errorf("read the licence: %w", err)
 	}
+	completes, err := os.ReadFile(filepath.Join(repository, "cmd", settings.PluginProgram, completion))
+	if err != nil {
+		return nil, fmt.Errorf("read the program for shells: %w", err)
+	}
 	archives := map[string][]byte{}
 	for _, platform := range platforms {
 		compiled, err := program.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
 		if err != nil {
 			return nil, err
 		}
-		plugin := entry{name: settings.PluginProgram, content: compiled, mode: 0o755}
+		entries := []entry{{name: settings.PluginProgram, content: compiled, mode: 0o755}, {name: "LICENSE", content: license}}
 		if platform.OS == windows {
-			plugin.name += ".exe"
+			entries[0].name += ".exe"
+		} else {
+			entries = append(entries, entry{name: completion, content: completes, mode: 0o755})
 		}
-		packed, err := archive([]entry{plugin, {name: "LICENSE", content: license}})
+		packed, err := archive(entries)
 		if err != nil {
 			return nil, err
 		}
