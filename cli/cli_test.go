@@ -169,7 +169,7 @@ func TestCompletionWithoutCluster(t *testing.T) {
 		"explain job/":                  {},
 		"explain policy a":              {},
 		"explain --output ":             {"table", "json", "yaml"},
-		"lint -o ":                      {"table", "json", "yaml", "policy", "github", "junit", "sarif"},
+		"lint -o ":                      {"table", "json", "yaml", "name", "policy", "github", "junit", "sarif"},
 		"lint ":                         {},
 		"lint -f ":                      {"yaml", "yml", "json"}, // of files
 		"lint --fail-":                  {"--fail-on"},

@@ -120,6 +120,9 @@ func TestFinishJob(t *testing.T) {
 	installOutcomePolicy(t, c)
 	wantCommand(t, "no such Job", "finish job/other -n "+pod.Namespace, 2, `error: get Job: jobs.batch "other" not found`)
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
+	if out := wantCommand(t, "names", "finish job/job --dry-run=server -o name -n "+pod.Namespace, 1); out != "pod/job-1\n" {
+		t.Errorf("names of finished pods: %q", out)
+	}
 	wantCommand(t, "one of two pods hangs", "finish job/job pod/job-1 -n "+pod.Namespace, 1, "pod/job-1 finished FinishedByUser", "pod/job-2 refused MainContainersRunning")
 	if reload(t, c, pod); pod.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("phase %s", pod.Status.Phase)

@@ -78,7 +78,8 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 	}
 	flags := command.Flags()
 	command.ValidArgsFunction = o.connection.Complete(source.Pods, source.Jobs)
-	o.format.Bind(command)
+	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; name for the finished pods",
+		output.FormatTable, output.FormatJSON, output.FormatYAML, output.FormatName)
 	flags.StringVarP(&o.selector, "selector", "l", "", "finish the unfinished pods with these labels, such as key=value")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: select pods in all namespaces")
 	output.BindChoice(command, &o.mode, "mode", "", "how to end the sidecars: PodPhase, Image", v1alpha1.ModePodPhase, v1alpha1.ModeImage)
@@ -130,7 +131,11 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 		f.finish(ctx, &pods[i])
 	}
 	f.result.Notes = append(f.result.Notes, from.Notes()...)
-	if err := o.format.Write(cmd.OutOrStdout(), f.result, f.result.text); err != nil {
+	text := f.result.text
+	if o.format == output.FormatName {
+		text = f.result.names
+	}
+	if err := o.format.Write(cmd.OutOrStdout(), f.result, text); err != nil {
 		return err
 	}
 	return errors.Join(ctx.Err(), f.result.judge())

@@ -104,6 +104,15 @@ func (r *result) judge() error {
 	return nil
 }
 
+// names writes the finished pods as KIND/NAME.
+func (r *result) names(p *output.Printer) {
+	for _, pod := range r.Pods {
+		if pod.Outcome == finished {
+			p.Line("pod/%s", pod.Name)
+		}
+	}
+}
+
 func (r *result) text(p *output.Printer) {
 	var rows [][]string
 	for _, pod := range r.Pods {

@@ -72,8 +72,8 @@ manifests contain no object, and after the findings if a file could not be read.
 		},
 	}
 	flags := command.Flags()
-	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; policy for the policies that declare what was found; github, junit or sarif for CI",
-		output.FormatTable, output.FormatJSON, output.FormatYAML, formatPolicy, formatGitHub, output.FormatJUnit, formatSARIF)
+	output.BindChoice(command, &o.format, "output", "o", "output format: table, json, yaml; name for the workloads with findings; policy for the policies that declare what was found; github, junit or sarif for CI",
+		output.FormatTable, output.FormatJSON, output.FormatYAML, output.FormatName, formatPolicy, formatGitHub, output.FormatJUnit, formatSARIF)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
 	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
@@ -205,6 +205,8 @@ func (o *options) write(cmd *cobra.Command, r *result) error {
 	var leftOut int
 	var err error
 	switch o.format {
+	case output.FormatName:
+		text = r.names()
 	case formatPolicy:
 		text, err = r.policies()
 	case formatGitHub:
@@ -313,6 +315,15 @@ func groups(reports []workloadReport) [][]workloadReport {
 		all[i] = append(all[i], report)
 	}
 	return all
+}
+
+// names returns the workloads with findings as KIND/NAME.
+func (r *result) names() string {
+	var text strings.Builder
+	for _, workload := range r.Workloads {
+		text.WriteString(safetext.Escape(strings.ToLower(workload.Kind)+"/"+workload.Name) + "\n")
+	}
+	return text.String()
 }
 
 // name identifies the object in each run.

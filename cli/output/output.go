@@ -38,6 +38,8 @@ const (
 	FormatTable Format = "table"
 	FormatJSON  Format = "json"
 	FormatYAML  Format = "yaml"
+	// FormatName is KIND/NAME, one a line, as in kubectl. Few commands have it.
+	FormatName Format = "name"
 )
 
 // Bind adds the flag to the command.
