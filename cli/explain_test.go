@@ -346,7 +346,7 @@ func TestCompletionOfNames(t *testing.T) {
 		"lint --namespace cl": namespace + "\n",
 	} {
 		words := strings.Split(line, " ")
-		arguments := append([]string{"__completeNoDesc", words[0], "--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--namespace=" + namespace}, words[1:]...)
+		arguments := append([]string{"__completeNoDesc", words[0], "--kubeconfig=" + config, "--cache-dir=" + t.TempDir(), "--namespace=" + namespace, "--request-timeout=1m"}, words[1:]...)
 		out, code := runArguments(t, arguments...)
 		names, _, _ := strings.Cut(out, ":")
 		if got := names; !strings.Contains(got, want) || want == "" && got != "" || code != 0 {

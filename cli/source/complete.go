@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,9 +105,13 @@ func (c *Connection) Complete(types ...Type) cobra.CompletionFunc {
 
 // names returns the names of objects in the current namespace, as far as the cluster answers in time.
 func (c *Connection) names(ctx context.Context, t Type) []string {
-	ctx, cancel := context.WithTimeout(ctx, shortTimeout)
-	defer cancel()
 	c.LimitTime()
+	timeout, err := clientcmd.ParseTimeout(*c.Timeout)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil
