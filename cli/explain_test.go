@@ -324,7 +324,7 @@ func TestLintNamesOwners(t *testing.T) {
 	if strings.Contains(out, `name="Pod`) || strings.Contains(out, `name="Job`) {
 		t.Errorf("a name changes from run to run:\n%s", out)
 	}
-	wantCommand(t, "policy", "lint -o policy -n "+namespace, 1, "# proxy in 2 workloads")
+	wantCommand(t, "policy", "lint -o policy -n "+namespace, 0, "# proxy in 2 workloads")
 }
 
 func TestCompletionOfNames(t *testing.T) {

@@ -127,7 +127,7 @@ func TestNamespacedOverlayWithComponents(t *testing.T) {
 		"include-injected": {"ClusterRole": 1, "ClusterRoleBinding": 1},
 	} {
 		t.Run(components, func(t *testing.T) {
-			got := kinds(t, "CONFIG/components/" + components)
+			got := kinds(t, "CONFIG/components/"+components)
 			for kind, count := range alone {
 				want[kind] += count
 			}

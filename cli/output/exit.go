@@ -24,7 +24,7 @@ func Report(w io.Writer, err error) int {
 		return 1
 	}
 	all := []error{err}
-	if joined, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // of errors.Join, not of a wrapped one
+	if joined, several := err.(interface{ Unwrap() []error }); several {
 		all = joined.Unwrap()
 	}
 	for _, one := range all {

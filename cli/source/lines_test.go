@@ -194,7 +194,7 @@ func TestMistakesHaveLines(t *testing.T) {
 	for _, manifest := range manifests.Objects {
 		got = append(got, manifest.Mistakes...)
 	}
-	want := []string{"spec.containers[1].imge: is an unknown field (line 8)", "spc: is an unknown field (line 15)"}
+	want := []string{"spec.containers[1].imge: is an unknown field (line 8)", "spec: is missing (line 12)", "spc: is an unknown field (line 15)"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 // read returns the manifests in the text, with the default namespace batch, and their source.
-func read(t *testing.T, text string, arguments ...string) (source.Manifests, *source.Source) {
+func read(t *testing.T, text string) (source.Manifests, *source.Source) {
 	t.Helper()
 	files := source.Files{}
 	files.Filenames = []string{"-"}
-	return readFiles(t, &files, text, arguments...)
+	return readFiles(t, &files, text)
 }
 
 // readFiles is read for files with the text as standard input.

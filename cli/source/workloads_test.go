@@ -219,9 +219,9 @@ func TestCorrectReadsOn(t *testing.T) {
 		t.Errorf("objects differ (-want +got):\n%s", diff)
 	}
 	want := []string{
-		"spec.template.spec.restartPolicy: is missing: the default is Always, but a Job needs Never or OnFailure",
-		"spec.template.spec.containers: a string is not allowed here",
-		"spec.template.spec.restartPolicy: is missing: the default is Always, but a Job needs Never or OnFailure",
+		"spec.template.spec.restartPolicy: is missing: the default is Always, but a Job needs Never or OnFailure (line 8)",
+		"spec.template.spec.containers: a string is not allowed here (line 8)",
+		"spec.template.spec.restartPolicy: is missing: the default is Always, but a Job needs Never or OnFailure (line 13)",
 	}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("mistakes differ (-want +got):\n%s", diff)
