@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -115,18 +117,32 @@ func stateText(state *explain.ContainerState, now time.Time) string {
 	var text string
 	switch {
 	case state.Running != nil:
-		text = "running " + explain.Age(now.Sub(state.Running.StartedAt.Time))
+		text = strings.TrimSpace("running " + age(now, state.Running.StartedAt))
 	case state.Terminated != nil:
-		text = fmt.Sprintf("exit %d, %s ago", state.Terminated.ExitCode, explain.Age(now.Sub(state.Terminated.FinishedAt.Time)))
+		text = fmt.Sprintf("exit %d", state.Terminated.ExitCode)
+		if since := age(now, state.Terminated.FinishedAt); since != "" {
+			text += ", " + since + " ago"
+		}
 	case state.Waiting != nil && state.Waiting.Reason != "":
 		text = "waiting: " + state.Waiting.Reason
 	default:
 		text = "waiting"
 	}
 	if state.RestartCount > 0 {
-		text += fmt.Sprintf(", %d restarts", state.RestartCount)
+		text += fmt.Sprintf(", %d restart", state.RestartCount)
+		if state.RestartCount > 1 {
+			text += "s"
+		}
 	}
 	return text
+}
+
+// age returns the age, or nothing for a time that is not set, as in manifests and in what some virtual kubelets report.
+func age(now time.Time, at metav1.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return explain.Age(now.Sub(at.Time))
 }
 
 var sources = map[resolve.Source]string{

@@ -133,7 +133,7 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 		if named == "" {
 			named = "all except " + strings.Join(policy.Mains, ",")
 		}
-		rows = append(rows, []string{policy.Namespace, kind + "/" + policy.Name, string(policy.Mode), string(policy.Enforcement), named,
+		rows = append(rows, []string{policy.Namespace, kind + "/" + policy.Name, policy.Mode, string(policy.Enforcement), named,
 			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)})
 	}
 	p.Table([]string{"NAMESPACE", "NAME", "MODE", "ENFORCEMENT", "SIDECARS", "PODS", "FINDING"}, rows)

@@ -129,7 +129,11 @@ func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mod
 func (f *finisher) checkSidecars(pod explain.Pod) string {
 	for _, name := range f.sidecars {
 		if !slices.ContainsFunc(pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
-			return fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
+			reason := fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
+			if meant := explain.Similar(name, explain.RegularContainers(pod.Pod)); meant != "" {
+				reason += "; did you mean " + meant + "?"
+			}
+			return reason
 		}
 		for _, policy := range pod.Policies {
 			if policy.Role(pod.Pod, name, pod.Options(resolve.Options{})) == resolve.RoleMain {

@@ -84,8 +84,10 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()
 	other := manifest.Object == nil && len(manifest.Mistakes) == 0 // of a kind that is not decoded
-	ignored := slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) })
-	if other && (ignored || source.MakesNoFinishingPods(kind)) {
+	ignored := slices.ContainsFunc(l.ignoredKinds, func(name string) bool {
+		return strings.EqualFold(name, kind.String()) || strings.EqualFold(name, kind.Kind)
+	})
+	if ignored || other && source.MakesNoFinishingPods(kind) {
 		return nil
 	}
 	workload, err := l.Workload(ctx, manifest)

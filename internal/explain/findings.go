@@ -304,7 +304,7 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) []mi
 	for _, sidecar := range policy.Spec.Sidecars {
 		check(fieldSidecars, sidecar.Name, undeclared)
 	}
-	unlisted := filter(regularContainers(x.Pod.Pod), func(name string) bool {
+	unlisted := filter(RegularContainers(x.Pod.Pod), func(name string) bool {
 		return policy.Role(x.Pod.Pod, name, x.operator.Resolve) != resolve.RoleMain
 	})
 	for _, main := range policy.Spec.MainContainers {
@@ -320,8 +320,8 @@ func (x *explainer) hasContainer(name string) bool {
 		slices.ContainsFunc(x.Injected, func(i sidecars.Injection) bool { return resolve.Matches(name, i.Container) })
 }
 
-// regularContainers lists the names of the pod's regular containers.
-func regularContainers(pod *corev1.Pod) []string {
+// RegularContainers lists the names of the pod's regular containers.
+func RegularContainers(pod *corev1.Pod) []string {
 	var names []string
 	for i := range pod.Spec.Containers {
 		names = append(names, pod.Spec.Containers[i].Name)

@@ -76,7 +76,7 @@ func (x *explainer) knownBy(name string) string {
 
 // undeclared lists the regular containers without a declaration, except those that end without one.
 func (x *explainer) undeclared() []string {
-	return filter(regularContainers(x.Pod.Pod), func(name string) bool {
+	return filter(RegularContainers(x.Pod.Pod), func(name string) bool {
 		return x.view.Sidecar(name) == nil && !x.declaredMain(name) && !x.declaredDryRun(name) &&
 			!slices.Contains(x.EndedByOthers, name) && !sidecars.EndedByOthers(name)
 	})
@@ -148,11 +148,7 @@ func (x *explainer) addInjection(injection sidecars.Injection) {
 	}
 	found := x.add(severity, v1alpha1.ReasonMayHang, injection.Container,
 		"%s adds container %s (%s), which is not declared a sidecar: the pod may never finish%s", injection.Injector, injection.Container, injection.Cause, native)
-	policy := "list it under sidecars in a SidecarTerminationPolicy"
-	if injection.Preset != "" {
-		policy += " (config/presets/" + injection.Preset + ")"
-	}
-	found.Hint = strings.Join(append([]string{policy}, injection.Ways()...), ", or ")
+	found.Hint = strings.Join(append([]string{"list it under sidecars in a SidecarTerminationPolicy"}, injection.Ways()...), ", or ")
 }
 
 // InvalidManifest returns the findings on mistakes in a manifest.

@@ -42,7 +42,7 @@ type PolicyReport struct {
 	Kind        string               `json:"kind"`
 	Namespace   string               `json:"namespace,omitempty"`
 	Name        string               `json:"name"`
-	Mode        v1alpha1.Mode        `json:"mode"`
+	Mode        string               `json:"mode"`
 	Enforcement v1alpha1.Enforcement `json:"enforcement"`
 	Priority    int32                `json:"priority"`
 	// Rejected is true for a policy of a manifest that the API server would reject. Its findings say why.
@@ -63,7 +63,7 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 	namespace := policy.Ref.Namespace
 	result := PolicyReport{
 		Kind: string(policy.Ref.Kind), Namespace: namespace, Name: policy.Ref.Name,
-		Mode: cmp.Or(policy.Spec.Mode, resolve.DefaultMode), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
+		Mode: resolve.ModesOf(policy.Spec), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
 		Priority: policy.Spec.Priority, IncludeInjected: policy.Spec.IncludeInjected,
 		Conditions: policy.Status.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
 	}

@@ -71,7 +71,7 @@ func nearest(policy resolve.Policy, reports []Report) []Finding {
 		if !IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
 			continue
 		}
-		if n := whyNotSelecting(policy, pod, regularContainers(pod.Pod)); all == nil || n.compare(least) < 0 {
+		if n := whyNotSelecting(policy, pod, RegularContainers(pod.Pod)); all == nil || n.compare(least) < 0 {
 			least, all = n, []Finding{finding(SeverityNote, v1alpha1.ReasonNotSelected, "",
 				fmt.Sprintf("%s %s/%s is the nearest: %s", pod.Kind, pod.Pod.Namespace, pod.Name, n))}
 			all[0].Hint = n.hint

@@ -124,6 +124,17 @@ func SettingsOf(spec *v1alpha1.PolicySpec) []Settings {
 	return all
 }
 
+// ModesOf lists the modes of SettingsOf for people, each once. Where the policy sets none, a variable of the pod may set one.
+func ModesOf(spec *v1alpha1.PolicySpec) string {
+	var modes []string
+	for _, settings := range SettingsOf(spec) {
+		if mode := string(settings.Mode); !slices.Contains(modes, mode) {
+			modes = append(modes, mode)
+		}
+	}
+	return strings.Join(modes, ",")
+}
+
 // MayUse reports whether a container can end with the mode because of these settings. Each field may be combined with fields of other
 // policies: an image counts as mode Image, and exitCodePolicy rules no mode out. An unknown fallback counts as Enabled.
 func (s Settings) MayUse(mode v1alpha1.Mode) bool {

@@ -5,7 +5,6 @@
 package rollup
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -76,7 +75,7 @@ type Policy struct {
 func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  policy.Generation,
-		Mode:                modeOf(policy.Spec),
+		Mode:                resolve.ModesOf(policy.Spec),
 		Sidecars:            sidecarsOf(policy.Spec),
 		MatchedPods:         pods.matched,
 		WaitingPods:         pods.waiting,
@@ -99,20 +98,6 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		c.setIn(&status, policy.Generation, now)
 	}
 	return status
-}
-
-// modeOf lists the modes that the policy sets for its sidecars. Where it sets none, variables of the pod may set one, or it is Auto.
-func modeOf(spec *v1alpha1.PolicySpec) string {
-	modes := []string{string(cmp.Or(spec.Mode, v1alpha1.ModeAuto))}
-	if len(spec.Sidecars) > 0 {
-		modes = nil
-	}
-	for _, entry := range spec.Sidecars {
-		if mode := string(cmp.Or(entry.Mode, spec.Mode, v1alpha1.ModeAuto)); !slices.Contains(modes, mode) {
-			modes = append(modes, mode)
-		}
-	}
-	return safetext.List(modes, maxListed, ",")
 }
 
 // sidecarsOf lists what the policy declares.
