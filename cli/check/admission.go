@@ -69,20 +69,28 @@ func admissionDirectory(outcomePolicy shipped.State) string {
 // reportAdmission warns of an admission policy that is not as shipped. The directory of config has it.
 func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status, directory string) {
 	name, value := c.installedName(policy.Name), "admissionPolicies.enabled=true"
+	if policy.Name == shipped.OutcomePolicy {
+		value = "admissionPolicies.outcome=Enabled"
+	}
+	install, restore := c.apply(directory, value), c.restore(directory, value)
+	if !c.readsCluster() {
+		// The chart has no admission policies for single namespaces. An administrator of the cluster applies them.
+		install, restore = kubectlApply(directory), kubectlReplace(directory)
+	}
 	switch status.State {
 	case shipped.NotServed:
 		c.ok("this version of Kubernetes has no MutatingAdmissionPolicies: the operator decides the outcome of pods, while it runs. From 1.36 on, "+
 			"admission policy %s does; install it after an upgrade", name)
 		return
 	case shipped.Missing:
-		c.warn("install it: "+c.apply(directory, value), "admission policy %s is missing: %s", name, policy.Effect)
+		c.warn("install it: "+install, "admission policy %s is missing: %s", name, policy.Effect)
 		return
 	case shipped.BeingDeleted:
-		c.warn("find out who deletes it and what its finalizers wait for. When it is gone, install it: "+c.apply(directory, value),
+		c.warn("find out who deletes it and what its finalizers wait for. When it is gone, install it: "+install,
 			"admission policy %s is being deleted. Without it, %s", name, policy.Effect)
 	}
 	if len(status.Differences) > 0 {
-		c.warn("if this is not intended, restore it: "+c.restore(directory, value),
+		c.warn("if this is not intended, restore it: "+restore,
 			"admission policy %s is not as this version ships it: %s", name, firstOf(status.Differences))
 	}
 	if status.OtherAccount {

@@ -25,6 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
 // newChecker returns a checker of an operator with the flags, in a cluster with the objects.
@@ -76,16 +77,16 @@ func TestHintsFitTheInstallation(t *testing.T) {
 	}{
 		"kubectl": {nil, []string{
 			"kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/admission?ref=" + settings.Release + "'",
-			"set --crr=Enabled", "set --metrics-bind-address=:8443"}},
+			"set --crr=Enabled", "set --node-kind=Real"}},
 		"Helm": {map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "batch-sidecars"}, []string{
 			"helm upgrade batch-sidecars" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.metrics-bind-address=:8443"}},
+			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.node-kind=Real"}},
 		"Helm without a release": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, []string{
 			"helm upgrade RELEASE" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.metrics-bind-address=:8443"}},
+			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.node-kind=Real"}},
 	} {
 		c := &checker{deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Labels: tc.labels}}}
-		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--metrics-bind-address=:8443")}
+		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--node-kind=Real")}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: hints (-want +got):\n%s", name, diff)
 		}
@@ -197,5 +198,27 @@ func TestInstalledKindsAreThoseOfDefault(t *testing.T) {
 	}
 	if diff := cmp.Diff(sets.List(want), sets.List(sets.New(installedKinds...))); diff != "" {
 		t.Errorf("kinds of config/default (-want +got):\n%s", diff)
+	}
+}
+
+// A release for single namespaces has no admission policies, whatever its values are.
+func TestAdmissionHintsInstallThePolicy(t *testing.T) {
+	const byChart, byKubectl = " --set admissionPolicies.", "kubectl apply --server-side -k "
+	for name, tc := range map[string]struct {
+		flags        []string
+		policy, want string
+	}{
+		"outcome":           {nil, shipped.OutcomePolicy, byChart + "outcome=Enabled"},
+		"another":           {nil, shipped.PhasePolicy, byChart + "enabled=true"},
+		"single namespaces": {[]string{"--watch-namespaces=batch", "--metrics-authentication=Disabled"}, shipped.PhasePolicy, byKubectl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChecker(t, tc.flags)
+			c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}}}
+			c.reportAdmission(shipped.AdmissionPolicy{Name: tc.policy}, shipped.Status{State: shipped.Missing}, "admission")
+			if got := c.results[0].Hint; !strings.Contains(got, tc.want) {
+				t.Errorf("the hint is %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -25,7 +25,15 @@ func (c *checker) apply(directory string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...)
 	}
+	return kubectlApply(directory)
+}
+
+func kubectlApply(directory string) string {
 	return "kubectl apply --server-side -k " + shippedDirectory(directory)
+}
+
+func kubectlReplace(directory string) string {
+	return "kubectl replace -k " + shippedDirectory(directory)
 }
 
 // restore is apply for objects that exist. It replaces them, because applying keeps the fields that somebody else has added.
@@ -33,12 +41,12 @@ func (c *checker) restore(directory string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...) + " --force"
 	}
-	return "kubectl replace -k " + shippedDirectory(directory)
+	return kubectlReplace(directory)
 }
 
 // shippedDirectory is a directory of config in this version.
 func shippedDirectory(directory string) string {
-	return fmt.Sprintf("'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.Release)
+	return fmt.Sprintf("'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.SourceRef())
 }
 
 // upgrade returns the command that upgrades the Helm release with the values. It keeps the release's other values.

@@ -158,7 +158,7 @@ func (c *checker) checkMetrics(context.Context) error {
 	}
 	switch metrics := c.settings.Metrics; {
 	case metrics.Address == "":
-		c.warn("without metrics there are no alerts on stuck pods: "+c.set("--metrics-bind-address=:8443"), "the operator serves no metrics")
+		c.warn("without metrics there are no alerts on stuck pods: run it without --metrics-bind-address", "the operator serves no metrics")
 	case !metrics.Authenticated:
 		c.warn(hint, "metrics are served on %s without TLS and authentication", metrics.Address)
 	default:
@@ -176,7 +176,7 @@ const (
 // checkLease checks that a replica of the operator is the leader. New replicas acquire the lease within seconds.
 func (c *checker) checkLease(ctx context.Context) error {
 	if c.settings.Lease.Name == "" {
-		c.warn("if this is not intended: "+c.set("--leader-elect=true"), "the operator runs without leader election, so every replica acts")
+		c.warn("if this is not intended, run it with --leader-elect", "the operator runs without leader election, so every replica acts")
 		return nil
 	}
 	key := client.ObjectKey{Namespace: c.leaseNamespace(), Name: c.settings.Lease.Name}

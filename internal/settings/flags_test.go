@@ -236,6 +236,18 @@ func TestVersionOfBuildInfo(t *testing.T) {
 	}
 }
 
+func TestReferenceOfBuildInfo(t *testing.T) {
+	for revision, want := range map[string]string{"": Release, "589d0926f3a1": "589d0926f3a1"} {
+		info := &debug.BuildInfo{}
+		if revision != "" {
+			info.Settings = []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: revision}}
+		}
+		if got := refOf(info); got != want {
+			t.Errorf("%q: got %s, want %s", revision, got, want)
+		}
+	}
+}
+
 // The nodes of each provider, as in its public documentation, which docs/virtual-nodes.md cites.
 func TestNodeKindOfEachProvider(t *testing.T) {
 	node := func(labels map[string]string, taints ...corev1.Taint) *corev1.Node {

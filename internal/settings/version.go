@@ -24,3 +24,21 @@ func versionOf(info *debug.BuildInfo) string {
 	}
 	return Release
 }
+
+// SourceRef returns the Git reference of the manifests of this program: the commit of a build that Go has recorded it in, or else Release.
+func SourceRef() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Release
+	}
+	return refOf(info)
+}
+
+func refOf(info *debug.BuildInfo) string {
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return Release
+}
