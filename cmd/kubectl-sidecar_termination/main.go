@@ -6,6 +6,7 @@ package main
 import (
 	"os"
 
+	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/cli"
@@ -13,6 +14,8 @@ import (
 )
 
 func main() {
+	// Libraries log for operators. Without a logger, a command that takes 30 seconds prints a stack trace.
+	ctrl.SetLogger(logr.Discard())
 	err := cli.New().ExecuteContext(ctrl.SetupSignalHandler())
 	os.Exit(output.Report(os.Stderr, err))
 }
