@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -126,6 +127,11 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 	if err != nil {
 		return nil, err
 	}
+	if contender == contenderOperator && mode == v1alpha1.ModePodPhase {
+		if err := e.awaitMarks(ctx, namespace, count); err != nil {
+			return nil, err
+		}
+	}
 	seen, err := e.watchEnds(ctx, namespace, mode, count)
 	if err != nil {
 		return nil, err
@@ -200,6 +206,21 @@ func (e *environment) readIdle(ctx context.Context) (figures, error) {
 		counters["CPU ms of "+name] = milliseconds(used.cpu)
 	}
 	return counters, err
+}
+
+// awaitMarks waits until the operator has marked the pods. On a busy machine all processes are idle before it has.
+func (e *environment) awaitMarks(ctx context.Context, namespace string, pods int) error {
+	marked := client.MatchingLabels{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		err := e.client.List(ctx, list, client.InNamespace(namespace), marked)
+		return len(list.Items) == pods, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %d pods are marked: %w", pods, err)
+	}
+	return nil
 }
 
 // crrKind are OpenKruise's requests to end containers.
