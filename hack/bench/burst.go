@@ -118,19 +118,9 @@ func (e *environment) end(ctx context.Context, contender string, mode v1alpha1.M
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
-	if contender == contenderOperator {
-		if err := createPolicy(ctx, e.client, namespace, "bench", burstLabels, mode); err != nil {
-			return nil, err
-		}
-	}
-	pods, err := e.createPods(ctx, namespace, "import", count, runs)
+	pods, err := e.createBurst(ctx, namespace, contender, mode, count)
 	if err != nil {
 		return nil, err
-	}
-	if contender == contenderOperator && mode == v1alpha1.ModePodPhase {
-		if err := e.awaitMarks(ctx, namespace, count); err != nil {
-			return nil, err
-		}
 	}
 	seen, err := e.watchEnds(ctx, namespace, mode, count)
 	if err != nil {
@@ -206,6 +196,21 @@ func (e *environment) readIdle(ctx context.Context) (figures, error) {
 		counters["CPU ms of "+name] = milliseconds(used.cpu)
 	}
 	return counters, err
+}
+
+// createBurst creates pods whose sidecars the contender will end, and for the operator a policy. It has marked them by then, if it does.
+func (e *environment) createBurst(ctx context.Context, namespace, contender string, mode v1alpha1.Mode, count int) ([]*corev1.Pod, error) {
+	if contender != contenderOperator {
+		return e.createPods(ctx, namespace, "import", count, runs)
+	}
+	if err := createPolicy(ctx, e.client, namespace, "bench", burstLabels, mode); err != nil {
+		return nil, err
+	}
+	pods, err := e.createPods(ctx, namespace, "import", count, runs)
+	if err == nil && mode == v1alpha1.ModePodPhase {
+		err = e.awaitMarks(ctx, namespace, count)
+	}
+	return pods, err
 }
 
 // awaitMarks waits until the operator has marked the pods. On a busy machine all processes are idle before it has.
