@@ -120,8 +120,8 @@ func stateText(state *explain.ContainerState, now time.Time) string {
 		text = strings.TrimSpace("running " + age(now, state.Running.StartedAt))
 	case state.Terminated != nil:
 		text = fmt.Sprintf("exit %d", state.Terminated.ExitCode)
-		if since := age(now, state.Terminated.FinishedAt); since != "" {
-			text += ", " + since + " ago"
+		if ended := ago(now, state.Terminated.FinishedAt); ended != "" {
+			text += ", " + ended
 		}
 	case state.Waiting != nil && state.Waiting.Reason != "":
 		text = "waiting: " + state.Waiting.Reason
@@ -143,6 +143,14 @@ func age(now time.Time, at metav1.Time) string {
 		return ""
 	}
 	return explain.Age(now.Sub(at.Time))
+}
+
+// ago returns the age of what has happened, or nothing.
+func ago(now time.Time, at metav1.Time) string {
+	if since := age(now, at); since != "" {
+		return since + " ago"
+	}
+	return ""
 }
 
 var sources = map[resolve.Source]string{
@@ -249,8 +257,7 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 			case a.CompletionTime != nil:
 				result = fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))
 			}
-			started := explain.Age(r.Now().Sub(a.StartTime.Time)) + " ago"
-			rows = append(rows, []string{mode, strconv.Itoa(a.Number), started, strings.Join(a.Sidecars, ", "), result})
+			rows = append(rows, []string{mode, strconv.Itoa(a.Number), ago(r.Now(), a.StartTime), strings.Join(a.Sidecars, ", "), result})
 		}
 		p.Line("")
 		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
@@ -259,7 +266,7 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 		p.Line("")
 		p.Line("OPERATOR EVENTS")
 		for _, e := range r.Events {
-			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
+			head := fmt.Sprintf("  %-5s %s: ", age(r.Now(), e.Time), e.Reason)
 			p.Prose(head, e.Message)
 		}
 	}

@@ -127,10 +127,11 @@ func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mod
 
 // checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
 func (f *finisher) checkSidecars(pod explain.Pod) string {
+	regular := explain.RegularContainers(pod.Pod)
 	for _, name := range f.sidecars {
-		if !slices.ContainsFunc(pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+		if !slices.Contains(regular, name) {
 			reason := fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
-			if meant := explain.Similar(name, explain.RegularContainers(pod.Pod)); meant != "" {
+			if meant := explain.Similar(name, regular); meant != "" {
 				reason += "; did you mean " + meant + "?"
 			}
 			return reason

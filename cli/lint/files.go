@@ -32,10 +32,9 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	l.result.err = manifests.Err
-	place := manifests.Places()
 	for _, reports := range [][]workloadReport{l.result.Policies, l.result.Workloads, l.result.Objects} {
 		for i := range reports {
-			reports[i].setPlace(place(reports[i].manifest))
+			reports[i].setPlace(manifests.Place(reports[i].manifest))
 		}
 	}
 	return l.result, nil

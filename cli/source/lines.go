@@ -31,14 +31,17 @@ type Place struct {
 	rendered bool
 }
 
-// Places returns a function that says where a manifest is. It reads a file at most once, and only if it is asked.
-func (m Manifests) Places() func(Manifest) Place {
+// Place says where a manifest is. It reads a file when it is asked about the first manifest in it.
+func (m Manifests) Place(manifest Manifest) Place { return m.place(manifest) }
+
+// places returns what Place calls, given what was read from standard input.
+func (m Manifests) places(stdin []byte) func(Manifest) Place {
 	files := map[string][]Place{}
 	byIdentity := map[string]Place{} // the first with the identity in the file
 	return func(manifest Manifest) Place {
 		all, known := files[manifest.File]
 		if !known {
-			all = placesIn(manifest.File, m.stdin)
+			all = placesIn(manifest.File, stdin)
 			files[manifest.File] = all
 			for _, place := range slices.Backward(all) {
 				byIdentity[manifest.File+identityOf(place.node)] = place
@@ -61,11 +64,10 @@ func (m Manifests) Places() func(Manifest) Place {
 
 // locateMistakes adds the line of the field to each mistake, as far as the object is in a file.
 func (m Manifests) locateMistakes() {
-	place := m.Places()
 	for _, manifest := range slices.Concat(m.Objects, m.Rejected) {
 		for i, mistake := range manifest.Mistakes {
 			path, _, isField := strings.Cut(mistake, ": ")
-			if at := place(manifest); isField && at.node != nil && !at.rendered {
+			if at := m.Place(manifest); isField && at.node != nil && !at.rendered {
 				manifest.Mistakes[i] = fmt.Sprintf("%s (line %d)", mistake, at.LineOf(path, ""))
 			}
 		}

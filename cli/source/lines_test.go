@@ -117,9 +117,8 @@ func TestPlaces(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			places := manifests.Places()
 			for _, manifest := range manifests.Objects {
-				place := places(manifest)
+				place := manifests.Place(manifest)
 				got = append(got, fmt.Sprintf("%s %s:%d", place.File, place.RepositoryPath, place.Line))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -167,10 +166,9 @@ func FuzzPlacesAgreeWithKubectl(f *testing.F) {
 		if err != nil {
 			return
 		}
-		manifests.stdin = []byte(text)
-		places := manifests.Places()
+		manifests.place = manifests.places([]byte(text))
 		for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
-			place := places(manifest)
+			place := manifests.Place(manifest)
 			if lines := strings.Count(text, "\n") + 1; place.Line > lines || place.LineOf("spec.template", "main") > lines {
 				t.Errorf("line %d of %d", place.Line, lines)
 			}

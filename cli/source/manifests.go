@@ -84,9 +84,10 @@ type Manifests struct {
 	note      string
 	// Err joins why some files or objects could not be read. The others were.
 	Err error
-	// first has the position of the first object of each file, and stdin what was read from standard input.
+	// first has the position of the first object of each file.
 	first map[string]int
-	stdin []byte
+	// place finds a manifest in its file, which it reads at most once.
+	place func(Manifest) Place
 }
 
 // Manifest is one object and its file.
@@ -120,7 +121,7 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		builder = builder.Stream(io.TeeReader(stdin, &input), standardInput)
 	}
 	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
-	all.stdin = input.Bytes()
+	all.place = all.places(input.Bytes())
 	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
 		return Manifests{}, cmp.Or(err, errors.New("the manifests contain no object"))
 	}

@@ -283,13 +283,18 @@ func (x *explainer) missingContainers() []missingContainers {
 		if len(missing) == 0 {
 			continue
 		}
-		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(texts(missing), ", "))
-		if x.Template {
-			message += " unless a webhook injects it"
-		}
+		message := fmt.Sprintf("names %s, which is %s", strings.Join(texts(missing), ", "), x.notInPod())
 		all = append(all, missingContainers{policy: policy.Ref, message: message, misspelled: misspelled})
 	}
 	return all
+}
+
+// notInPod says that a container is missing. A webhook may add it to the pods of a template.
+func (x *explainer) notInPod() string {
+	if x.Template {
+		return "not in the pod unless a webhook injects it"
+	}
+	return "not in the pod"
 }
 
 // missingFrom lists the entries of the policy that no container of the pod has the name of. A sidecar may be meant by a container

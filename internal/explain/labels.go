@@ -62,8 +62,8 @@ func (x *explainer) checkListed() {
 			continue
 		}
 		meant := Similar(name, x.undeclared())
-		f := x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "annotation %s names %s, which is not in the pod%s",
-			v1alpha1.AnnotationSidecars, missingEntry{name: name, meant: meant}, map[bool]string{true: " unless a webhook injects it"}[x.Template])
+		f := x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "annotation %s names %s, which is %s",
+			v1alpha1.AnnotationSidecars, missingEntry{name: name, meant: meant}, x.notInPod())
 		f.Hint, f.lint = "correct the annotation", true
 		if meant != "" {
 			f.Hint = fmt.Sprintf("change %s to %s in the annotation", name, meant)
@@ -96,8 +96,8 @@ func ineffective(place, right, key, value string) (why, hint string) {
 	case key == v1alpha1.LabelIgnore && key == right && value != "true":
 		return fmt.Sprintf("its value is %s", shownValue(value)), `set the value to "true"`
 	case slices.Contains(writtenByUsers, key) && key != right:
-		return "it is a " + map[string]string{"label": "key of annotations", "annotation": "key of labels"}[place],
-			"make it one of the " + map[string]string{"label": "annotations", "annotation": "labels"}[place]
+		other := map[string]string{"label": "annotations", "annotation": "labels"}[place]
+		return "it is a key of " + other, "make it one of the " + other
 	case slices.Contains(writtenByUsers, key), meant == "":
 		return "", ""
 	}

@@ -201,7 +201,7 @@ func noSidecar(s *situation) *Decision {
 	}
 	message := "no policy or environment variable declares a sidecar in this pod"
 	listed := resolve.Listed(s.Pod)
-	if len(listed) > 0 && !slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(listed, c.Name) }) {
+	if len(listed) > 0 && !slices.ContainsFunc(listed, func(name string) bool { return containerOf(s.Pod, name) != nil }) {
 		message += "; its annotation " + v1alpha1.AnnotationSidecars + " names none of its containers"
 	}
 	return ignored(v1alpha1.ReasonNoSidecar, message)

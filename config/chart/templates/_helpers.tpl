@@ -44,6 +44,11 @@ namespace: {{ default .root.Release.Namespace .namespace }}
 {{- /* clusterMetadata: the metadata of an object without a namespace. */}}
 {{- define "sidecar-termination-operator.clusterMetadata" -}}
 name: {{ include "sidecar-termination-operator.fullname" .root }}-{{ .name }}
+{{ include "sidecar-termination-operator.labelsAndAnnotations" . }}
+{{- end }}
+
+{{- /* labelsAndAnnotations: those of an object of the release, by the fields of metadata. */}}
+{{- define "sidecar-termination-operator.labelsAndAnnotations" -}}
 labels:
   {{- toYaml (mergeOverwrite (deepCopy .root.Values.commonLabels) (default dict .labels) (fromYaml (include "sidecar-termination-operator.labels" .root))) | nindent 2 }}
 {{- with mergeOverwrite (deepCopy .root.Values.commonAnnotations) (default dict .annotations) }}
