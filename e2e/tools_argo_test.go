@@ -13,9 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
@@ -64,7 +62,7 @@ func TestToolsArgoWorkflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := newArgo(t, sidecar)
-			test.requirePhase(test.create(threeSteps), "Succeeded")
+			test.requirePhase(createManifest(test.Test, threeSteps), "Succeeded")
 			for i, record := range test.requireFinished(3) {
 				test.requireMains(record, 0)
 				log := kubectl(test.Test, "logs", "--namespace="+test.Namespace, record.Pod.Name, "--container="+harness.MainName)
@@ -97,7 +95,7 @@ func TestToolsArgoFailedStep(t *testing.T) {
 	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, argoSidecars["without a shell"])
-	workflow := test.create(fmt.Sprintf(oneStep, "", "exit 3"))
+	workflow := createManifest(test.Test, fmt.Sprintf(oneStep, "", "exit 3"))
 	test.requirePhase(workflow, "Failed")
 	if message, _, _ := unstructured.NestedString(workflow.Object, "status", "message"); !strings.Contains(message, "(exit code 3)") {
 		t.Errorf("The workflow's message is %q, want exit code 3", message)
@@ -110,7 +108,7 @@ func TestToolsArgoKillCommand(t *testing.T) {
 	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, harness.Sidecar(harness.ExitsSevenOnTerm))
-	test.requirePhase(test.create(fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
+	test.requirePhase(createManifest(test.Test, fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
 	test.requireMains(test.requireFinished(1)[0], 0)
 }
 
@@ -122,28 +120,12 @@ func newArgo(t *testing.T, sidecar corev1.Container) *argoTest {
 	t.Helper()
 	labels := ownLabels()
 	test := &argoTest{harness.NewWithLabels(t, labels)}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "executor"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"}},
-	}}
-	test.Create(role, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "executor"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: test.Namespace}},
+	permitPods(test.Test, rbacv1.PolicyRule{
+		APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"},
 	})
 	injectWhereLabelled(test.Test, workflowLabel, sidecar)
 	enforcePreset(test.Test, "argo-workflows", labels)
 	return test
-}
-
-// create creates the workflow of the manifest.
-func (t *argoTest) create(manifest string) *unstructured.Unstructured {
-	t.Helper()
-	workflow := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), workflow); err != nil {
-		t.Fatal(err)
-	}
-	t.Create(workflow)
-	return workflow
 }
 
 // requirePhase waits until the workflow ends, and requires the phase.

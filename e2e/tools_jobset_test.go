@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
@@ -76,6 +77,84 @@ func TestToolsJobSetCompletes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inPlace has two workers that JobSet restarts in place. The agent runs the worker's command in a shell, which its image does not have, and
+// needs the API server. The first worker fails in its first run, and the second one is still at work then.
+const inPlace = `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set}
+spec:
+  failurePolicy: {maxRestarts: 1, restartStrategy: InPlaceRestart}
+  replicatedJobs:
+  - name: workers
+    template:
+      spec:
+        completions: 2
+        parallelism: 2
+        backoffLimit: 2147483647
+        podReplacementPolicy: Failed
+        template:
+          spec:
+            restartPolicy: Never
+            hostNetwork: true
+            terminationGracePeriodSeconds: 3
+            volumes: [{name: shell, emptyDir: {}}]
+            initContainers:
+            - name: shell
+              image: localhost/busybox:1
+              command: [sh, -c, '[ -e /shell/sh ] || { cp /bin/busybox /shell; /shell/busybox --install /shell; }']
+              volumeMounts: [{name: shell, mountPath: /shell}]
+            containers:
+            - name: main
+              image: localhost/in-place-restart-agent:v0.11.0
+              restartPolicy: Never
+              restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}]
+              volumeMounts: [{name: shell, mountPath: /shell}]
+              env:
+              - {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
+              - {name: KUBERNETES_SERVICE_PORT, value: "6443"}
+              - {name: SHELL, value: /shell/sh}
+              - {name: PATH, value: /shell:/bin}
+              - {name: JOBSET_NAME, value: set}
+              - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+              - {name: IN_PLACE_RESTART_EXIT_CODE, value: "75"}
+              - name: WORKER_COMMAND
+                value: |
+                  [ -e /shell/restarted ] && exec sleep 2
+                  touch /shell/restarted
+                  [ "$JOB_COMPLETION_INDEX" = 0 ] && { sleep 2; exit 3; }
+                  sleep 3600
+            - name: istio-proxy
+              image: localhost/busybox:1
+              command: [sh, -c, "trap 'exit 7' TERM; sleep 3600 & wait"]
+`
+
+// The sidecars start again with the workers, and end after the workers' last run.
+func TestToolsJobSetRestartsInPlace(t *testing.T) {
+	harness.Shared(t)
+	test := newPresetTool(t, "jobset", "jobset")
+	if !test.KubeletIsAtLeast(restartsAllContainers) {
+		t.Skip("kubelets before 1.36 do not restart all containers of a pod")
+	}
+	permitPods(test,
+		rbacv1.PolicyRule{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}})
+	createManifest(test, inPlace)
+	requireJobSetCompleted(test, jobSetName)
+	test.WaitForComplete("set-workers-0")
+	test.Recorder.Look(func(seen harness.Seen) {
+		records := seen.Pods("set-workers-0")
+		if len(records) != 2 {
+			t.Errorf("There were %d pods, want 2 that restart in place", len(records))
+		}
+		for _, record := range records {
+			if restarts := record.Container(harness.MainName).RestartCount; restarts != 1 || record.Reversal() != "" {
+				t.Errorf("The worker of pod %s has restarted %d times, want once: %s", record.Pod.Name, restarts, record.PhaseLog())
+			}
+		}
+	})
 }
 
 // trainerJob returns a replicated job as the runtimes of Kubeflow Trainer have it. They leave restartPolicy to JobSet, which sets OnFailure.

@@ -19,7 +19,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -295,6 +297,28 @@ func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Contai
 func injected(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template.Labels = map[string]string{injectedLabel: "injected"}
 	return template
+}
+
+// permitPods lets the programs in the namespace's pods do what the rules say.
+func permitPods(test *harness.Test, rules ...rbacv1.PolicyRule) {
+	test.Helper()
+	const role = "pods"
+	test.Create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: test.Namespace}},
+	})
+}
+
+// createManifest creates the object of the manifest.
+func createManifest(test *harness.Test, manifest string) *unstructured.Unstructured {
+	test.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), object); err != nil {
+		test.Fatal(err)
+	}
+	test.Create(object)
+	return object
 }
 
 // createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace that the selector selects.

@@ -97,13 +97,19 @@ func virtual(d Description) Addon {
 	}
 }
 
-// jobset makes one Job for each replica of its replicated jobs.
+// jobset makes one Job for each replica of its replicated jobs. Its agent in pods, which needs the API server, restarts them in place: their
+// containers all start again.
 func jobset(d Description) Addon {
-	const module, namespace, controller = "sigs.k8s.io/jobset", "jobset-system", "jobset-controller"
+	const (
+		module, version       = "sigs.k8s.io/jobset", "v0.11.0"
+		controller, namespace = "jobset-controller", "jobset-system"
+		agent                 = "in-place-restart-agent"
+	)
 	configuration := d.Path("addons", controller+".yaml")
 	return Addon{
 		Tool: toolchain.Tool{
-			Name: "jobset-v0.11.0", Source: module, Duration: "2 minutes", Packages: map[string]string{controller: module},
+			Name: "jobset-" + version, Source: module, Duration: "2 minutes",
+			Packages: map[string]string{controller: module, agent: module + "/cmd/" + agent},
 		},
 		Namespace: namespace,
 		Manifests: "config/default",
@@ -116,12 +122,15 @@ func jobset(d Description) Addon {
 			Files: map[string]string{configuration: `apiVersion: config.jobset.x-k8s.io/v1alpha1
 kind: Configuration
 leaderElection: {leaderElect: false}
+featureGates: {InPlaceRestart: true}
 internalCertManagement: {enable: false}
 webhook: {host: 127.0.0.1, port: 21510, certDir: "` + d.Path("pki") + `"}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: "127.0.0.1:21511"}
 `},
 		}},
+		Image:      "localhost/" + agent + ":" + version,
+		Entrypoint: agent,
 	}
 }
 
