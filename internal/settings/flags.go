@@ -57,53 +57,27 @@ const (
 // Flags are the operator's flags.
 type Flags struct {
 	// operator has the settings whose flags need no conversion.
-	operator                Operator
-	metricsAddress          string
-	metricsAuthentication   string
-	leaderElect             bool
-	leaderElectionNamespace string
-	quickExitImage          string
-	quickExitPaths          []string
-	allowedImages           []string
-	envConvention           string
-	optOut                  string
-	defaultExitCodePolicy   string
-	crr                     string
-	imageSwap               string
-	podPhase                string
-	maxGracePeriod          time.Duration
-	prePull                 string
-	virtualNodeLabels       []string
-	virtualNodeTaints       []string
-	watchNamespaces         []string
-	nodeKind                string
-}
-
-func defaultFlags() *Flags {
-	return &Flags{
-		operator: Operator{
-			StatusPeriod:            statusPeriod,
-			MaxConcurrentReconciles: workers,
-			ProbeAddress:            ":8081",
-			ShutdownTimeout:         shutdownTimeout,
-		},
-		metricsAddress:        ":8443",
-		metricsAuthentication: enabled,
-		leaderElect:           true,
-		envConvention:         enabled,
-		optOut:                enabled,
-		defaultExitCodePolicy: string(v1alpha1.ExitCodePolicyIgnore),
-		crr:                   enabled,
-		imageSwap:             enabled,
-		podPhase:              enabled,
-		maxGracePeriod:        maxGracePeriod,
-		prePull:               enabled,
-	}
+	operator              Operator
+	metricsAddress        string
+	metricsAuthentication string
+	leaderElect           bool
+	quickExitPaths        []string
+	allowedImages         []string
+	envConvention         string
+	optOut                string
+	defaultExitCodePolicy string
+	crr                   string
+	imageSwap             string
+	podPhase              string
+	prePull               string
+	virtualNodeLabels     []string
+	virtualNodeTaints     []string
+	nodeKind              string
 }
 
 // Bind adds all flags to the set, with their defaults.
 func Bind(flags *pflag.FlagSet) *Flags {
-	f := defaultFlags()
+	f := &Flags{}
 	f.bindDecisions(flags)
 	f.bindProcess(flags)
 	return f
@@ -111,7 +85,7 @@ func Bind(flags *pflag.FlagSet) *Flags {
 
 // BindDecisions adds the flags that decisions about pods depend on.
 func BindDecisions(flags *pflag.FlagSet) {
-	defaultFlags().bindDecisions(flags)
+	(&Flags{}).bindDecisions(flags)
 }
 
 // Parse returns the settings of an operator that runs with the arguments. It ignores unknown flags, because the operator
@@ -128,17 +102,17 @@ func Parse(arguments []string) (Operator, error) {
 
 func (f *Flags) bindProcess(flags *pflag.FlagSet) {
 	o := &f.operator
-	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "address that serves metrics; 0 turns metrics off")
-	flags.StringVar(&f.metricsAuthentication, "metrics-authentication", f.metricsAuthentication,
+	flags.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "address that serves metrics; 0 turns metrics off")
+	flags.StringVar(&f.metricsAuthentication, "metrics-authentication", enabled,
 		"Enabled: serve metrics over HTTPS, to clients with the permission to get /metrics; Disabled: serve them over HTTP to everyone")
 	flags.StringVar(&o.Metrics.CertDir, "metrics-cert-dir", "",
 		"directory with tls.crt and tls.key for metrics, reloaded when they change; by default the operator generates a self-signed certificate")
-	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress, "address that serves /healthz and /readyz")
+	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "address that serves /healthz and /readyz")
 	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "",
 		"address that serves Go profiles without authentication, so use a loopback address; empty turns them off")
-	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "let only one of several replicas act; it releases its lease on shutdown")
-	flags.StringVar(&f.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; by default the operator's own")
-	flags.StringVar(&f.prePull, "pre-pull", f.prePull, "Enabled or Disabled: whether the operator may create OpenKruise ImagePullJobs for policies with prePull")
+	flags.BoolVar(&f.leaderElect, "leader-elect", true, "let only one of several replicas act; it releases its lease on shutdown")
+	flags.StringVar(&o.Lease.Namespace, "leader-election-namespace", "", "namespace of the lease; by default the operator's own")
+	flags.StringVar(&f.prePull, "pre-pull", enabled, "Enabled or Disabled: whether the operator may create OpenKruise ImagePullJobs for policies with prePull")
 
 	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
 	o.Log.BindFlags(goFlags)
@@ -146,27 +120,28 @@ func (f *Flags) bindProcess(flags *pflag.FlagSet) {
 }
 
 func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
-	flags.StringVar(&f.quickExitImage, "quick-exit-image", "", "default image of mode Image, if neither the policy nor an environment variable names one")
+	o := &f.operator
+	flags.StringVar(&o.Resolve.Image, "quick-exit-image", "", "default image of mode Image, if neither the policy nor an environment variable names one")
 	flags.StringSliceVar(&f.quickExitPaths, "quick-exit-paths", nil,
 		"commands that --quick-exit-image can replace: absolute paths, default for the paths of the shipped image, or * for every command; "+
 			fmt.Sprintf("may be repeated, at most %d entries; without it, the default paths", quickexit.MaxEntries))
 	flags.StringSliceVar(&f.allowedImages, "allowed-quick-exit-image", nil,
 		"image that policies and "+v1alpha1.EnvTerminateWithImage+" may name: a repository, a reference with tag or digest, or registry.example/team/* for all below; "+
 			"may be repeated; without it, they may name any image")
-	flags.StringVar(&f.envConvention, "env-convention", f.envConvention,
+	flags.StringVar(&f.envConvention, "env-convention", enabled,
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its related variables declare sidecars; disable it if OpenKruise's SidecarTerminator is on")
-	flags.StringVar(&f.optOut, "opt-out", f.optOut,
+	flags.StringVar(&f.optOut, "opt-out", enabled,
 		"Enabled or Disabled: whether label "+v1alpha1.LabelIgnore+"=true of a pod or its namespace keeps the operator away")
-	flags.StringVar(&f.defaultExitCodePolicy, "default-exit-code-policy", f.defaultExitCodePolicy,
+	flags.StringVar(&f.defaultExitCodePolicy, "default-exit-code-policy", string(v1alpha1.ExitCodePolicyIgnore),
 		"Ignore or Respect: whether a sidecar's exit code counts, if neither the policy nor an environment variable says so")
-	flags.StringVar(&f.crr, "crr", f.crr, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
-	flags.StringVar(&f.imageSwap, "image-swap", f.imageSwap, "Enabled or Disabled: whether the operator may replace the images of containers (mode Image)")
-	flags.StringVar(&f.podPhase, "pod-phase", f.podPhase,
+	flags.StringVar(&f.crr, "crr", enabled, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
+	flags.StringVar(&f.imageSwap, "image-swap", enabled, "Enabled or Disabled: whether the operator may replace the images of containers (mode Image)")
+	flags.StringVar(&f.podPhase, "pod-phase", enabled,
 		"Enabled, LastResort or Disabled: whether pods may be ended by their phase (mode PodPhase); LastResort: only after all other modes, or if the mode is declared")
-	flags.DurationVar(&f.maxGracePeriod, "pod-phase-max-grace-period", f.maxGracePeriod,
+	flags.DurationVar(&o.Capabilities.MaxGracePeriod, "pod-phase-max-grace-period", maxGracePeriod,
 		"longest terminationGracePeriodSeconds of a pod that is ended by its phase, because quotas no longer count such a pod while its sidecars run; "+
 			"at most 1h, and 1m where no policy declares the sidecar")
-	flags.StringSliceVar(&f.watchNamespaces, "watch-namespaces", nil,
+	flags.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil,
 		fmt.Sprintf("the only namespaces whose pods and policies the operator reads, at most %d; without it, the whole cluster. "+
 			"The operator then needs no permission in the cluster, and uses neither cluster policies nor OpenKruise", maxWatchNamespaces))
 	flags.StringVar(&f.nodeKind, "node-kind", "",
@@ -181,36 +156,27 @@ func (f *Flags) Operator() (Operator, error) {
 	if err := f.check(); err != nil {
 		return Operator{}, err
 	}
-	marks := plan.DefaultNodeKindRules()
-	if err := f.addVirtualNodes(&marks.Virtual); err != nil {
-		return Operator{}, err
-	}
-	images, err := f.images()
-	if err != nil {
-		return Operator{}, err
-	}
 	o := f.operator
-	o.WatchNamespaces = slices.Compact(slices.Sorted(slices.Values(f.watchNamespaces)))
-	marks.All = f.kindOfAllNodes()
-	o.NodeKindRules = marks
-	o.Resolve = resolve.Options{
-		IgnoreEnv:      f.envConvention == disabled,
-		NoOptOut:       f.optOut == disabled,
-		ExitCodePolicy: v1alpha1.ExitCodePolicy(f.defaultExitCodePolicy),
-		Image:          f.quickExitImage,
-		QuickExitPaths: quickexit.CoverageOf(f.quickExitPaths...),
+	o.StatusPeriod, o.MaxConcurrentReconciles, o.ShutdownTimeout = statusPeriod, workers, shutdownTimeout
+	o.WatchNamespaces = slices.Compact(slices.Sorted(slices.Values(o.WatchNamespaces)))
+	o.NodeKindRules = plan.DefaultNodeKindRules()
+	o.NodeKindRules.All = f.kindOfAllNodes()
+	if err := f.addVirtualNodes(&o.NodeKindRules.Virtual); err != nil {
+		return Operator{}, err
 	}
-	o.Capabilities = plan.Capabilities{
-		EnabledModes: plan.EnabledModes{
-			CRR: f.crr == enabled, Image: f.imageSwap == enabled, PodPhase: plan.PodPhaseUse(f.podPhase), PrePull: f.prePull == enabled,
-		},
-		MaxGracePeriod: f.maxGracePeriod,
-		Images:         images,
-		NamespacesOnly: len(f.watchNamespaces) > 0,
+	if err := f.addImages(&o.Capabilities.Images); err != nil {
+		return Operator{}, err
 	}
-	o.PrePullNamespace = cmp.Or(ownNamespace(serviceAccountNamespace), f.leaderElectionNamespace)
-	if f.leaderElect {
-		o.Lease = Lease{Name: LeaseName, Namespace: f.leaderElectionNamespace}
+	o.Resolve.IgnoreEnv, o.Resolve.NoOptOut = f.envConvention == disabled, f.optOut == disabled
+	o.Resolve.ExitCodePolicy = v1alpha1.ExitCodePolicy(f.defaultExitCodePolicy)
+	o.Resolve.QuickExitPaths = quickexit.CoverageOf(f.quickExitPaths...)
+	o.Capabilities.EnabledModes = plan.EnabledModes{
+		CRR: f.crr == enabled, Image: f.imageSwap == enabled, PodPhase: plan.PodPhaseUse(f.podPhase), PrePull: f.prePull == enabled,
+	}
+	o.Capabilities.NamespacesOnly = len(o.WatchNamespaces) > 0
+	o.PrePullNamespace = cmp.Or(ownNamespace(serviceAccountNamespace), o.Lease.Namespace)
+	if o.Lease.Name = LeaseName; !f.leaderElect {
+		o.Lease = Lease{}
 	}
 	if f.metricsAddress != "0" {
 		o.Metrics.Address = f.metricsAddress
@@ -243,7 +209,7 @@ func (f *Flags) choices() []choice {
 // Values returns the values of each flag that has only a few.
 func Values() map[string][]string {
 	values := map[string][]string{}
-	for _, choice := range defaultFlags().choices() {
+	for _, choice := range (&Flags{}).choices() {
 		values[choice.flag] = choice.allowed
 	}
 	return values
@@ -256,11 +222,11 @@ func (f *Flags) check() error {
 			return fmt.Errorf("--%s is %q; it must be %s or %s", c.flag, c.value, strings.Join(c.allowed[:last], ", "), c.allowed[last])
 		}
 	}
-	if f.maxGracePeriod <= 0 || f.maxGracePeriod > maxGracePeriod {
-		return fmt.Errorf("--pod-phase-max-grace-period is %q; it must be longer than 0 and at most 1h", f.maxGracePeriod)
+	if period := f.operator.Capabilities.MaxGracePeriod; period <= 0 || period > maxGracePeriod {
+		return fmt.Errorf("--pod-phase-max-grace-period is %q; it must be longer than 0 and at most 1h", period)
 	}
-	if f.quickExitImage != "" && !resolve.IsImageReference(f.quickExitImage) {
-		return fmt.Errorf("--quick-exit-image is %q; it must be an image reference of at most 512 characters such as registry.example/quick-exit:v1", f.quickExitImage)
+	if image := f.operator.Resolve.Image; image != "" && !resolve.IsImageReference(image) {
+		return fmt.Errorf("--quick-exit-image is %q; it must be an image reference of at most 512 characters such as registry.example/quick-exit:v1", image)
 	}
 	if err := quickexit.ValidateEntries(f.quickExitPaths); err != nil {
 		return fmt.Errorf("--quick-exit-paths: %w", err)
@@ -269,10 +235,11 @@ func (f *Flags) check() error {
 }
 
 func (f *Flags) checkNamespaces() error {
-	if len(f.watchNamespaces) > maxWatchNamespaces {
-		return fmt.Errorf("--watch-namespaces has %d entries; it may have at most %d", len(f.watchNamespaces), maxWatchNamespaces)
+	namespaces := f.operator.WatchNamespaces
+	if len(namespaces) > maxWatchNamespaces {
+		return fmt.Errorf("--watch-namespaces has %d entries; it may have at most %d", len(namespaces), maxWatchNamespaces)
 	}
-	for _, namespace := range f.watchNamespaces {
+	for _, namespace := range namespaces {
 		if len(content.IsDNS1123Label(namespace)) > 0 {
 			return fmt.Errorf("--watch-namespaces has %q; it must have names of namespaces", namespace)
 		}
@@ -283,7 +250,7 @@ func (f *Flags) checkNamespaces() error {
 // kindOfAllNodes returns the kind that every node has by the flags, or empty if the operator reads nodes.
 func (f *Flags) kindOfAllNodes() plan.NodeKind {
 	switch {
-	case f.nodeKind == nodeKindUnknown, f.nodeKind == "" && len(f.watchNamespaces) > 0:
+	case f.nodeKind == nodeKindUnknown, f.nodeKind == "" && len(f.operator.WatchNamespaces) > 0:
 		return plan.NodeNotRead
 	case f.nodeKind == "", f.nodeKind == nodeKindRead:
 		return ""
@@ -291,17 +258,16 @@ func (f *Flags) kindOfAllNodes() plan.NodeKind {
 	return plan.NodeKind(f.nodeKind)
 }
 
-// images returns the images that policies and environment variables may name. An error names the flag.
-func (f *Flags) images() (imagelist.List, error) {
-	var list imagelist.List
+// addImages adds the images that policies and environment variables may name. An error names the flag.
+func (f *Flags) addImages(list *imagelist.List) error {
 	for _, text := range f.allowedImages {
 		entry, err := imagelist.ParseEntry(text)
 		if err != nil {
-			return imagelist.List{}, fmt.Errorf("--allowed-quick-exit-image: %w", err)
+			return fmt.Errorf("--allowed-quick-exit-image: %w", err)
 		}
 		list.Entries = append(list.Entries, entry)
 	}
-	return list, nil
+	return nil
 }
 
 // addVirtualNodes adds the labels and taints of the flags. An error names the flag.
