@@ -110,6 +110,7 @@ func TestCheck(t *testing.T) {
 	checkDefinitions(t, c)
 	checkWeakenedDeployment(t, c, deployment)
 	checkDeletedPolicy(t, c)
+	checkChangedObjects(t, c)
 	wantCommand(t, "all is installed", "check", 0, "failures: 0,")
 	out := wantCommand(t, "someone who may read nothing", "check --as nobody", 2, "error: you may not read anything of the operator")
 	if strings.Contains(out, "warning") {
@@ -301,6 +302,29 @@ func checkDeletedPolicy(t *testing.T, c client.Client) {
 	create(t, c, shipped)
 }
 
+// checkChangedObjects changes an admission policy's binding and adds a rule to a role. It restores both.
+func checkChangedObjects(t *testing.T, c client.Client) {
+	t.Helper()
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-operator-limits"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-manager-role"}}
+	for _, object := range []client.Object{binding, role} {
+		must(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	}
+	actions, rules := binding.Spec.ValidationActions, role.Rules
+	set := func(actions []admissionv1.ValidationAction, rules []rbacv1.PolicyRule) {
+		t.Helper()
+		binding.Spec.ValidationActions, role.Rules = actions, rules
+		must(t, c.Update(t.Context(), binding))
+		must(t, c.Update(t.Context(), role))
+	}
+	added := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}
+	set([]admissionv1.ValidationAction{admissionv1.Audit}, append(slices.Clone(rules), added))
+	wantCommand(t, "changed objects", "check", 0, "warning admission policy sidecar-termination-operator-limits is not as this version ships it: "+
+		"ValidatingAdmissionPolicyBinding spec.validationActions[0] -> if this is not intended, restore it: kubectl replace -k",
+		"warning ClusterRole sidecar-termination-manager-role has rules that this version does not ship: get, list secrets")
+	set(actions, rules)
+}
+
 // checkPolicies creates a policy that is not ready, then degraded.
 func checkPolicies(t *testing.T, c client.Client) {
 	t.Helper()
@@ -374,7 +398,8 @@ func checkKruise(t *testing.T, c client.Client) {
 // checkNetwork installs parts of networks.
 func checkNetwork(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
-	out, _ := runCommand(t, "check")
+	out := wantCommand(t, "no network plugin and no NetworkPolicy", "check", 0,
+		"ok no NetworkPolicy limits who can connect to the metrics port 8443 -> to allow only Prometheus")
 	if strings.Contains(out, "loses its network") {
 		t.Errorf("unexpected network plugin:\n%s", out)
 	}
@@ -396,7 +421,8 @@ func checkNetwork(t *testing.T, c client.Client, namespace string) {
   group: cilium.io, scope: Namespaced, names: {plural: ciliumendpoints, kind: CiliumEndpoint},
   versions: [{name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`))
 	checkUntil(t, "the CRD is found without permissions", "found Cilium", 0, "--as", "visitor")
-	wantCommand(t, "all networks", "check", 0, "found Calico, Cilium, Istio ambient")
+	create(t, c, object(`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: `+settings.Namespace+`, name: deny-all}, spec: {podSelector: {}}}`))
+	wantCommand(t, "all networks and a NetworkPolicy", "check", 0, "found Calico, Cilium, Istio ambient", "ok a NetworkPolicy limits who can connect to the metrics port 8443")
 }
 
 func TestCheckForSingleNamespaces(t *testing.T) {
@@ -413,13 +439,27 @@ func TestCheckForSingleNamespaces(t *testing.T) {
 	wantCommand(t, "an operator in any namespace", "check", 0, "ok Deployment "+system+"/"+settings.DeploymentName+" is ready",
 		"other commands need --operator-namespace "+system)
 	wantCommand(t, "not in the usual namespace", "check --operator-namespace "+settings.Namespace, 1, "failure no operator found in namespace "+settings.Namespace)
-	wantCommand(t, "single namespaces", "check --operator-namespace "+system, 0,
+	cluster := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cluster-of-cli-tests"}}
+	cluster.Spec.Sidecars = newPolicy("").Spec.Sidecars
+	create(t, c, newPolicy(watched), newPolicy(system), cluster)
+	out := wantCommand(t, "single namespaces", "check --operator-namespace "+system, 0,
 		"ok the operator watches only "+watched+"; it uses neither cluster policies nor OpenKruise",
 		"warning the operator may not read nodes and does not know their kind",
 		"warning metrics are served on :8443 without TLS and authentication",
-		"ok ServiceAccount "+settings.DeploymentName+" has all")
+		"warning the operator does not read cluster policies, because it runs with --watch-namespaces: cluster-of-cli-tests",
+		"warning policy "+watched+"/mesh has no current status", "ok ServiceAccount "+settings.DeploymentName+" has all")
+	if strings.Contains(out, system+"/mesh") || strings.Contains(out, "clusterpolicy") {
+		t.Errorf("policies that the operator does not read are checked:\n%s", out)
+	}
 
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: watched, Name: "sidecar-termination-manager-image-role"}}
 	must(t, c.Delete(t.Context(), role))
 	checkUntil(t, "a permission is missing", "may not patch pods in namespace "+watched+" (mode Image)", 1, "--operator-namespace", system)
+
+	deployment := operator(t, c, system)
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	container.Args = append(container.Args, "--watch-namespaces=missing-of-cli-tests")
+	must(t, c.Update(t.Context(), deployment))
+	wantCommand(t, "a namespace is missing", "check --operator-namespace "+system, 1,
+		"warning the operator watches namespaces that do not exist: missing-of-cli-tests -> create them with the operator's roles")
 }

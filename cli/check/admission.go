@@ -18,14 +18,15 @@ import (
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// checkAdmission finds admission policies that are missing, have been changed or do not apply to the operator. It sets admissionSince
-// for the checks that follow.
+// checkAdmission finds admission policies that are missing, have been changed or do not apply to the operator. It sets authorsCheckedSince
+// for the check that follows.
 func (c *checker) checkAdmission(ctx context.Context) error {
 	policies, err := shipped.AdmissionPolicies(c.settings.Capabilities) // that the operator needs by its flags
 	if err != nil {
 		return err
 	}
-	since, states := map[string]time.Time{}, map[string]shipped.State{}
+	c.authorsCheckedSince = map[string]time.Time{}
+	states := map[string]shipped.State{}
 	asShipped, needed := 0, len(policies)
 	for _, policy := range policies {
 		status, created, err := observe.AdmissionPolicy(ctx, c.Client, policy, c.installation())
@@ -44,11 +45,11 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 			needed--
 		case shipped.Missing, shipped.Changed, shipped.BeingDeleted, shipped.Unknown:
 		}
-		if status.State != shipped.Missing && status.State != shipped.NotServed {
-			since[policy.Name] = created
+		if strings.HasPrefix(policy.Name, shipped.AuthorsPrefix) && status.State != shipped.Missing && status.State != shipped.NotServed {
+			c.authorsCheckedSince[policy.Name] = created
 		}
 	}
-	if c.admissionSince = since; asShipped == needed {
+	if asShipped == needed {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
 	if shipped.Unguarded(states) && !c.settings.Capabilities.NamespacesOnly {
@@ -75,7 +76,7 @@ func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped
 	install, restore := c.apply(directory, value), c.restore(directory, value)
 	if !c.readsCluster() {
 		// The chart has no admission policies for single namespaces. An administrator of the cluster applies them.
-		install, restore = kubectlApply(directory), kubectlReplace(directory)
+		install, restore = kubectl("apply --server-side", directory), kubectl("replace", directory)
 	}
 	switch status.State {
 	case shipped.NotServed:
@@ -132,20 +133,16 @@ func (c *checker) checkAuthors(context.Context) error {
 			continue
 		}
 		total++
-		if isUnchecked(policy, c.admissionSince) {
+		if isUnchecked(policy, c.authorsCheckedSince) {
 			title, _ := named(policy.Ref)
 			unchecked = append(unchecked, title)
 		}
-	}
-	known := false
-	for name := range c.admissionSince {
-		known = known || strings.HasPrefix(name, shipped.AuthorsPrefix)
 	}
 	switch {
 	case len(unchecked) > 0:
 		c.warn("review them: the permissions of their authors were never checked. To check one, let its author add a default to it, such as fallback: Enabled; a denied change leaves it as it is",
 			"%d of %d enforced policies were last changed before the admission policies that check authors: %s", len(unchecked), total, firstOf(unchecked))
-	case known && total > 0:
+	case len(c.authorsCheckedSince) > 0 && total > 0:
 		c.ok("%d of %d enforced policies passed the admission policies", total, total)
 	}
 	return nil
@@ -155,7 +152,7 @@ func (c *checker) checkAuthors(context.Context) error {
 func isUnchecked(policy explain.Policy, since map[string]time.Time) bool {
 	changed := lastChanged(policy.Object)
 	for name, created := range since {
-		applies := strings.HasPrefix(name, shipped.AuthorsPrefix) && (name != shipped.AuthorsOfPrePull || policy.Spec.PrePull != nil)
+		applies := name != shipped.AuthorsOfPrePull || policy.Spec.PrePull != nil
 		if applies && changed.Before(created.Add(admissionLag)) {
 			return true
 		}

@@ -7,70 +7,22 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// internal/shipped compares what is installed with what was shipped.
-func TestChangedAdmissionPolicy(t *testing.T) {
-	objects, err := config.AdmissionPolicies()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var installed []client.Object
-	for i := range objects {
-		if objects[i].GetKind() == "ValidatingAdmissionPolicyBinding" && objects[i].GetName() == "sidecar-termination-operator-limits" {
-			if err := unstructured.SetNestedField(objects[i].Object, []any{"Audit"}, "spec", "validationActions"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		installed = append(installed, &objects[i])
-	}
-	c := newChecker(t, nil, installed...)
-	c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: settings.DeploymentName, Namespace: settings.Namespace}}
-	c.deployment.Spec.Template.Spec.ServiceAccountName = settings.DeploymentName
-	requireResults(t, "changed", c, (*checker).checkAdmission, "Warning admission policy sidecar-termination-operator-limits is not as this version ships it: "+
-		"ValidatingAdmissionPolicyBinding spec.validationActions[0]")
-}
-
 // A cluster before Kubernetes 1.36 needs another directory of config.
 func TestOutcomePolicyThatIsNotServed(t *testing.T) {
-	c := newChecker(t, nil)
+	c := newChecker(t)
 	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.OutcomePolicy}, shipped.Status{State: shipped.NotServed}, admissionDirectory(shipped.NotServed))
 	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.PhasePolicy}, shipped.Status{State: shipped.Missing}, admissionDirectory(shipped.NotServed))
 	if len(c.results) != 2 || c.results[0].Outcome != outcomeOK || !strings.Contains(c.results[0].Message, "From 1.36 on, admission policy sidecar-termination-outcome does") ||
 		!strings.Contains(c.results[1].Hint, "config/overlays/before-1.36?") {
 		t.Errorf("got %+v", c.results)
-	}
-}
-
-func TestAddedRules(t *testing.T) {
-	roles, err := config.Roles(config.ManagerRoles)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, added := range map[string][]rbacv1.PolicyRule{
-		"as shipped": nil,
-		"added":      {{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}},
-	} {
-		role := roles[0].DeepCopy()
-		role.Rules = append(role.Rules, added...)
-		c := newChecker(t, nil, role)
-		var want []string
-		if added != nil {
-			want = []string{"Warning ClusterRole " + role.Name + " has rules that this version does not ship: get, list secrets"}
-		}
-		requireResults(t, name, c, (*checker).checkRoles, want...)
 	}
 }
 
@@ -81,7 +33,7 @@ func TestUncheckedPolicies(t *testing.T) {
 		return metav1.ManagedFieldsEntry{Time: &at, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const spec, status, labels = `{"f:spec":{"f:mode":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{"f:spec":{}}}}`
-	since := map[string]time.Time{shipped.AuthorsPrefix + "crr": installed, shipped.AuthorsOfPrePull: installed.Add(time.Hour), shipped.OutcomePolicy: installed.Add(time.Hour)}
+	since := map[string]time.Time{shipped.AuthorsPrefix + "crr": installed, shipped.AuthorsOfPrePull: installed.Add(time.Hour)}
 	for name, tc := range map[string]struct {
 		created time.Duration
 		fields  []metav1.ManagedFieldsEntry

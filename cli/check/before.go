@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -123,7 +122,7 @@ func (c *checker) checkInstaller(ctx context.Context) error {
 	}
 	grant := permission{verbs: []string{"escalate", "bind"}}
 	grant.Resource, grant.Group = "clusterroles", "rbac.authorization.k8s.io"
-	cannotGrant, err := c.deniedToUser(ctx, grant)
+	cannotGrant, err := c.denied(ctx, grant, ofUser)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (c *checker) checkInstaller(ctx context.Context) error {
 	}
 	missing := 0
 	for _, p := range needed {
-		denied, err := c.deniedToUser(ctx, p)
+		denied, err := c.denied(ctx, p, ofUser)
 		if err != nil {
 			return err
 		}
@@ -149,19 +148,4 @@ func (c *checker) checkInstaller(ctx context.Context) error {
 		c.ok("you have the permissions to install the operator in namespace %s", namespace)
 	}
 	return nil
-}
-
-// deniedToUser lists the verbs that the user of the command may not use.
-func (c *checker) deniedToUser(ctx context.Context, p permission) ([]string, error) {
-	var denied []string
-	for _, p.Verb = range p.verbs {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &p.ResourceAttributes}}
-		if err := c.Client.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("check your permissions: %w", err)
-		}
-		if !review.Status.Allowed {
-			denied = append(denied, p.Verb)
-		}
-	}
-	return denied, nil
 }

@@ -3,7 +3,6 @@
 package check
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -16,48 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/hack/testenv"
-	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// newChecker returns a checker of an operator with the flags, in a cluster with the objects.
-func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker {
+// newChecker returns a checker of an operator with the flags.
+func newChecker(t *testing.T, flags ...string) *checker {
 	t.Helper()
-	types, err := scheme.New()
+	operator, err := settings.Parse(flags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &checker{
-		Client:     fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build(),
-		connection: source.NewConnection(), version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
-	}
-	if c.settings, err = settings.Parse(flags); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// requireResults runs a check and requires results as OUTCOME MESSAGE.
-func requireResults(t *testing.T, name string, c *checker, check func(*checker, context.Context) error, want ...string) {
-	t.Helper()
-	if err := check(c, t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, check := range c.results {
-		got = append(got, string(check.Outcome)+" "+check.Message)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: results (-want +got):\n%s", name, diff)
-	}
+	return &checker{connection: source.NewConnection(), settings: operator, deployment: &appsv1.Deployment{}}
 }
 
 func TestKubernetesVersion(t *testing.T) {
@@ -107,8 +81,8 @@ func TestPermissionsFollowFlags(t *testing.T) {
 		"namespaces with nodes and metrics": {[]string{"--watch-namespaces=batch", "--node-kind=Read", "--image-swap=Disabled"},
 			"/ batch/ batch/outcome of pods operators/leader election"},
 	} {
-		c := newChecker(t, tc.flags)
-		c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators"}}
+		c := newChecker(t, tc.flags...)
+		c.deployment.Namespace = "operators"
 		permissions, err := c.permissions()
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +106,6 @@ func TestTerminatorGate(t *testing.T) {
 		"no gates":                 {[]string{"--v=5"}, false},
 		"other gates":              {[]string{"--feature-gates=AllBeta=true"}, false},
 		"on":                       {[]string{"--feature-gates=AllBeta=true,SidecarTerminator=true"}, true},
-		"one dash":                 {[]string{"-feature-gates=SidecarTerminator=true"}, true},
 		"separate argument":        {[]string{"--feature-gates", "SidecarTerminator=true"}, true},
 		"all alpha gates":          {[]string{"--feature-gates=AllAlpha=true,EnableExternalCerts=false"}, true},
 		"all alpha gates but this": {[]string{"--feature-gates=SidecarTerminator=false,AllAlpha=true"}, false},
@@ -213,8 +186,8 @@ func TestAdmissionHintsInstallThePolicy(t *testing.T) {
 		"single namespaces": {[]string{"--watch-namespaces=batch", "--metrics-authentication=Disabled"}, shipped.PhasePolicy, byKubectl},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newChecker(t, tc.flags)
-			c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "operator", Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}}}
+			c := newChecker(t, tc.flags...)
+			c.deployment.Name, c.deployment.Labels = "operator", map[string]string{"app.kubernetes.io/managed-by": "Helm"}
 			c.reportAdmission(shipped.AdmissionPolicy{Name: tc.policy}, shipped.Status{State: shipped.Missing}, "admission")
 			if got := c.results[0].Hint; !strings.Contains(got, tc.want) {
 				t.Errorf("the hint is %q, want %q", got, tc.want)

@@ -37,9 +37,9 @@ type checker struct {
 	flagsError      error // why the operator's flags cannot be parsed, or nil
 
 	// These are results of checks, for later checks.
-	admissionSince map[string]time.Time // when both an admission policy and its binding existed; nil if they are unreadable
-	policies       []explain.Policy
-	kruiseServed   bool
+	authorsCheckedSince map[string]time.Time // when both an admission policy for authors and its binding existed
+	policies            []explain.Policy
+	kruiseServed        bool
 
 	current check
 	results []checkResult

@@ -3,7 +3,6 @@
 package check
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // differences are how an installed CRD differs from the shipped one.
@@ -63,47 +63,37 @@ func byKey(list any, key string) map[string]any {
 
 // compare adds the differences of the fields.
 func (d *differences) compare(at string, shipped, installed map[string]any) {
-	keys := maps.Clone(shipped)
-	maps.Copy(keys, installed)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		d.compareField(at, key, shipped[key], installed[key])
-	}
-}
-
-func (d *differences) compareField(at, key string, shipped, installed any) {
-	path := strings.TrimPrefix(at+"."+key, ".")
-	ours, _ := shipped.(map[string]any)
-	theirs, _ := installed.(map[string]any)
-	switch {
-	case key == "description", reflect.DeepEqual(shipped, installed):
-		// Tools remove descriptions.
-	case key == "properties":
-		d.properties(at, ours, theirs)
-	case key == "items" && ours != nil && theirs != nil:
-		d.compare(at+"[]", ours, theirs)
-	case key == "openAPIV3Schema" && ours != nil && theirs != nil:
-		d.compare("", ours, theirs)
-	case key == "enum":
-		d.enum(at, shipped, installed)
-	case isStricter(key, shipped, installed):
-	case ours != nil && theirs != nil:
-		d.compare(path, ours, theirs)
-	default:
-		d.weaker = append(d.weaker, path)
-	}
-}
-
-// properties compares the fields of an object's schema, whose names stand for themselves in paths.
-func (d *differences) properties(at string, shipped, installed map[string]any) {
-	keys := maps.Clone(shipped)
-	if keys == nil {
-		keys = map[string]any{}
-	}
-	maps.Copy(keys, installed)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range keysOf(shipped, installed) {
 		path := strings.TrimPrefix(at+"."+key, ".")
-		ours, inShipped := shipped[key].(map[string]any)
-		theirs, inInstalled := installed[key].(map[string]any)
+		ours, _ := shipped[key].(map[string]any)
+		theirs, _ := installed[key].(map[string]any)
+		switch {
+		case key == "description", reflect.DeepEqual(shipped[key], installed[key]):
+			// Tools remove descriptions.
+		case key == "properties":
+			d.compareProperties(at, ours, theirs)
+		case isStricter(key, shipped[key], installed[key]):
+		case key == "enum" && installed[key] != nil:
+			d.older = append(d.older, missingValues(at, shipped[key], installed[key])...)
+			d.newer = append(d.newer, missingValues(at, installed[key], shipped[key])...)
+		case ours == nil || theirs == nil:
+			d.weaker = append(d.weaker, path)
+		case key == "items":
+			d.compare(at+"[]", ours, theirs)
+		case key == "openAPIV3Schema":
+			d.compare("", ours, theirs)
+		default:
+			d.compare(path, ours, theirs)
+		}
+	}
+}
+
+// compareProperties compares the fields of an object's schema, whose names stand for themselves in paths.
+func (d *differences) compareProperties(at string, shipped, installed map[string]any) {
+	for _, name := range keysOf(shipped, installed) {
+		path := strings.TrimPrefix(at+"."+name, ".")
+		ours, inShipped := shipped[name].(map[string]any)
+		theirs, inInstalled := installed[name].(map[string]any)
 		switch {
 		case !inInstalled:
 			d.older = append(d.older, path)
@@ -115,25 +105,20 @@ func (d *differences) properties(at string, shipped, installed map[string]any) {
 	}
 }
 
-// enum compares the allowed values of a field.
-func (d *differences) enum(at string, shipped, installed any) {
-	ours, _ := shipped.([]any)
-	theirs, _ := installed.([]any)
-	if len(ours) == 0 || len(theirs) == 0 {
-		if len(theirs) == 0 {
-			d.weaker = append(d.weaker, at+".enum")
+// keysOf returns the keys of both maps, sorted.
+func keysOf(a, b map[string]any) []string { return sets.List(sets.KeySet(a).Union(sets.KeySet(b))) }
+
+// missingValues lists the values of a field's enum that another enum lacks.
+func missingValues(at string, enum, other any) []string {
+	values, _ := enum.([]any)
+	others, _ := other.([]any)
+	var names []string
+	for _, value := range values {
+		if !slices.Contains(others, value) {
+			names = append(names, fmt.Sprintf("value %v of %s", value, at))
 		}
-		return
 	}
-	missing := func(values, others []any) (names []string) {
-		for _, value := range values {
-			if !slices.Contains(others, value) {
-				names = append(names, fmt.Sprintf("value %v of %s", value, at))
-			}
-		}
-		return names
-	}
-	d.older, d.newer = append(d.older, missing(ours, theirs)...), append(d.newer, missing(theirs, ours)...)
+	return names
 }
 
 // containsAll reports whether the first list has every item of the second, whatever its messages are.
@@ -168,10 +153,10 @@ func isStricter(key string, shipped, installed any) bool {
 	theirs, isNumber := installed.(float64)
 	switch key {
 	case "maximum", "maxItems", "maxLength", "maxProperties":
-		return isNumber && (!limited || cmp.Less(theirs, ours))
+		return isNumber && (!limited || theirs < ours)
 	case "minimum", "minItems", "minLength", "minProperties":
-		return isNumber && (!limited || cmp.Less(ours, theirs))
-	case "pattern", "format", "multipleOf":
+		return isNumber && (!limited || ours < theirs)
+	case "pattern", "format", "multipleOf", "enum":
 		return shipped == nil
 	case "required", "x-kubernetes-validations":
 		return containsAll(installed, shipped)

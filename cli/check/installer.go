@@ -25,15 +25,7 @@ func (c *checker) apply(directory string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...)
 	}
-	return kubectlApply(directory)
-}
-
-func kubectlApply(directory string) string {
-	return "kubectl apply --server-side -k " + shippedDirectory(directory)
-}
-
-func kubectlReplace(directory string) string {
-	return "kubectl replace -k " + shippedDirectory(directory)
+	return kubectl("apply --server-side", directory)
 }
 
 // restore is apply for objects that exist. It replaces them, because applying keeps the fields that somebody else has added.
@@ -41,12 +33,12 @@ func (c *checker) restore(directory string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...) + " --force"
 	}
-	return kubectlReplace(directory)
+	return kubectl("replace", directory)
 }
 
-// shippedDirectory is a directory of config in this version.
-func shippedDirectory(directory string) string {
-	return fmt.Sprintf("'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.SourceRef())
+// kubectl returns the command for a directory of config in this version.
+func kubectl(verb, directory string) string {
+	return fmt.Sprintf("kubectl %s -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", verb, directory, settings.SourceRef())
 }
 
 // upgrade returns the command that upgrades the Helm release with the values. It keeps the release's other values.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,22 +132,16 @@ func (c *checker) checkKruiseManager(ctx context.Context) error {
 // terminatorGate reports whether the feature gate SidecarTerminator is on. It is alpha and off by default in OpenKruise 1.4 to
 // 1.8. Its own entry overrides AllAlpha.
 func terminatorGate(containers []corev1.Container) bool {
-	gates := map[string]bool{}
+	flags := pflag.NewFlagSet(kruiseManager, pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	values := flags.StringToString("feature-gates", nil, "")
 	for _, container := range containers {
-		arguments := slices.Concat(container.Command, container.Args)
-		for i, argument := range arguments {
-			name, value, ok := strings.Cut(strings.TrimLeft(argument, "-"), "=")
-			if name != "feature-gates" {
-				continue
-			}
-			if !ok && i+1 < len(arguments) {
-				value = arguments[i+1]
-			}
-			for gate := range strings.SplitSeq(value, ",") {
-				key, state, _ := strings.Cut(strings.TrimSpace(gate), "=")
-				gates[key], _ = strconv.ParseBool(state)
-			}
-		}
+		// OpenKruise does not start with flags that cannot be parsed.
+		_ = flags.Parse(slices.Concat(container.Command, container.Args))
+	}
+	gates := map[string]bool{}
+	for gate, value := range *values {
+		gates[strings.TrimSpace(gate)], _ = strconv.ParseBool(value)
 	}
 	if on, set := gates["SidecarTerminator"]; set {
 		return on

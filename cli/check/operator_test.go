@@ -6,15 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 func TestVersionOfOperator(t *testing.T) {
@@ -31,13 +26,18 @@ func TestVersionOfOperator(t *testing.T) {
 		"not an image":              {"not an image", "v0.1.0", ""},
 		"program without a version": {"registry.example/operator:v0.2.0", "", ""},
 	} {
-		c := &checker{programVersion: tc.own, deployment: &appsv1.Deployment{}}
-		c.deployment.Spec.Template.Spec.Containers = []corev1.Container{{Image: tc.image}}
-		var want []string
-		if tc.want != "" {
-			want = []string{tc.want}
+		c := newChecker(t)
+		c.programVersion, c.deployment.Spec.Template.Spec.Containers = tc.own, []corev1.Container{{Image: tc.image}}
+		if err := c.checkVersion(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		requireResults(t, name, c, (*checker).checkVersion, want...)
+		got := ""
+		for _, result := range c.results {
+			got += string(result.Outcome) + " " + result.Message
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
 	}
 }
 
@@ -68,48 +68,9 @@ func TestLeaseIsHeld(t *testing.T) {
 	}
 }
 
-func TestWatchedNamespaces(t *testing.T) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "batch"}}
-	cluster := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mesh"}}
-	const only = "OK the operator watches only batch; it uses neither cluster policies nor OpenKruise"
-	const kind = "Warning the operator may not read nodes and does not know their kind, so it uses only mode Image"
-	for name, tc := range map[string]struct {
-		objects []client.Object
-		want    []string
-	}{
-		"a namespace":       {[]client.Object{namespace}, []string{only, kind}},
-		"no such namespace": {nil, []string{"Warning the operator watches namespaces that do not exist: batch", only, kind}},
-		"cluster policies": {[]client.Object{namespace, cluster}, []string{
-			only, kind, "Warning the operator does not read cluster policies, because it runs with --watch-namespaces: mesh",
-		}},
-	} {
-		c := newChecker(t, []string{"--watch-namespaces=batch", "--metrics-authentication=Disabled"}, tc.objects...)
-		requireResults(t, name, c, (*checker).checkNamespaces, tc.want...)
-	}
-}
-
-func TestPoliciesOfOtherNamespacesAreNotChecked(t *testing.T) {
-	policy := func(namespace string) client.Object {
-		return &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mesh"}}
-	}
-	cluster := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mesh"}}
-	c := newChecker(t, []string{"--watch-namespaces=batch,etl", "--metrics-authentication=Disabled"}, policy("batch"), policy("etl"), policy("web"), cluster)
-	policies, err := c.listPolicies(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, policy := range policies {
-		got = append(got, policy.Ref.Namespace+"/"+policy.Ref.Name)
-	}
-	if diff := cmp.Diff([]string{"batch/mesh", "etl/mesh"}, got); diff != "" {
-		t.Errorf("policies (-want +got):\n%s", diff)
-	}
-}
-
 func TestNetworkMattersForPhasesOnly(t *testing.T) {
 	for use, want := range map[string]bool{"Enabled": true, "LastResort": false, "Disabled": false} {
-		if got := newChecker(t, []string{"--pod-phase=" + use}).endsByPhase(); got != want {
+		if got := newChecker(t, "--pod-phase="+use).endsByPhase(); got != want {
 			t.Errorf("--pod-phase=%s: got %t", use, got)
 		}
 	}

@@ -120,7 +120,7 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	account := c.account()
 	total, missing := 0, 0
 	for _, p := range permissions {
-		denied, err := c.denied(ctx, account, p)
+		denied, err := c.denied(ctx, p, c.ofOperator)
 		if apierrors.IsForbidden(err) {
 			c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account)
 			return nil
@@ -172,20 +172,33 @@ func (c *checker) checkRoles(ctx context.Context) error {
 	return nil
 }
 
-// denied lists the verbs that the ServiceAccount may not use.
-func (c *checker) denied(ctx context.Context, account string, p permission) ([]string, error) {
+// review asks the API server for one permission of somebody, and has the answer.
+type review func(*authorizationv1.ResourceAttributes) (client.Object, *authorizationv1.SubjectAccessReviewStatus)
+
+func ofUser(what *authorizationv1.ResourceAttributes) (client.Object, *authorizationv1.SubjectAccessReviewStatus) {
+	r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}
+	return r, &r.Status
+}
+
+func (c *checker) ofOperator(what *authorizationv1.ResourceAttributes) (client.Object, *authorizationv1.SubjectAccessReviewStatus) {
 	namespace := c.deployment.Namespace
+	r := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + namespace + ":" + c.account(),
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		ResourceAttributes: what,
+	}}
+	return r, &r.Status
+}
+
+// denied lists the verbs of a permission that somebody lacks.
+func (c *checker) denied(ctx context.Context, p permission, of review) ([]string, error) {
 	var denied []string
 	for _, p.Verb = range p.verbs {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + namespace + ":" + account,
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-			ResourceAttributes: &p.ResourceAttributes,
-		}}
-		if err := c.Client.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("check the operator's permissions: %w", err)
+		object, status := of(&p.ResourceAttributes)
+		if err := c.Client.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("check permissions: %w", err)
 		}
-		if !review.Status.Allowed {
+		if !status.Allowed {
 			denied = append(denied, p.Verb)
 		}
 	}

@@ -56,9 +56,7 @@ func weakenings(shipped, installed *corev1.PodSpec) []string {
 	ours := effectiveContext(shipped, &shipped.Containers[0])
 	for _, container := range slices.Concat(installed.InitContainers, installed.Containers) {
 		theirs := effectiveContext(installed, &container)
-		keys := maps.Clone(ours)
-		maps.Copy(keys, theirs)
-		for key := range keys {
+		for _, key := range keysOf(ours, theirs) {
 			if !isAsStrict(key, ours[key], theirs[key]) {
 				all = append(all, fmt.Sprintf("%s of container %s", key, container.Name))
 			}

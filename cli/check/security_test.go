@@ -77,7 +77,7 @@ func TestProfilesOnLoopbackOnly(t *testing.T) {
 		"": true, "127.0.0.1:6060": true, "[::1]:6060": true, "localhost:6060": true,
 		":6060": false, "0.0.0.0:6060": false, "[::]:6060": false, "10.0.0.1:6060": false,
 	} {
-		c := newChecker(t, []string{"--pprof-bind-address=" + address})
+		c := newChecker(t, "--pprof-bind-address="+address)
 		if err := c.checkProfiles(t.Context()); err != nil {
 			t.Fatal(err)
 		}
