@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -64,17 +65,34 @@ func (c *checker) checkDeployment(context.Context) error {
 
 const versionHint = "use the command line of the operator's version: other versions may decide differently"
 
-// checkVersion compares the version in the operator's image tag with the version of this program.
+// commit matches the commit at the end of a version or an image tag, such as v0.0.0-20260301120000-589d0926f3a1 or sha-589d092.
+var commit = regexp.MustCompile(`(?:^|-)g?([0-9a-f]{7,40})$`)
+
+// checkVersion compares the builds of the operator and of this program: their versions, or their commits. The tag of an image is all
+// that the operator says of its build.
 func (c *checker) checkVersion(context.Context) error {
-	switch operator := source.VersionOf(source.OperatorImage(c.deployment)); {
-	case operator == "" || c.programVersion == "":
-	case strings.TrimPrefix(operator, "v") != strings.TrimPrefix(c.programVersion, "v"):
-		c.warn(versionHint, "the operator has version %s, but this program has version %s", operator, c.programVersion)
+	image := source.OperatorImage(c.deployment)
+	version := source.VersionOf(image)
+	operatorCommit, programCommit := commit.FindStringSubmatch(source.TagOf(image)), commit.FindStringSubmatch(c.programVersion)
+	switch {
+	case strings.TrimPrefix(version, "v") == strings.TrimPrefix(c.programVersion, "v"):
+		c.ok("the operator and this program have version %s", version)
+	case operatorCommit != nil && programCommit != nil && isSameCommit(operatorCommit[1], programCommit[1]):
+		c.ok("the operator and this program are built from commit %s", operatorCommit[1])
+	case version != "":
+		c.warn(versionHint, "the operator has version %s, but this program has version %s", version, c.programVersion)
+	case operatorCommit != nil && programCommit != nil:
+		c.warn(versionHint, "the operator is built from commit %s, but this program is built from commit %s", operatorCommit[1], programCommit[1])
 	default:
-		c.ok("the operator and this program have version %s", operator)
+		c.warn(fmt.Sprintf("compare what both print: kubectl exec -n %s deployment/%s -c %s -- /%s --version; %s --version",
+			c.deployment.Namespace, c.deployment.Name, settings.ContainerName, settings.Name, settings.PluginName),
+			"cannot tell whether the operator and this program are the same build: the operator has image %s, and this program has version %s", image, c.programVersion)
 	}
 	return nil
 }
+
+// isSameCommit reports whether one commit abbreviates the other.
+func isSameCommit(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 // checkFlags checks whether the operator can start with its flags, and which features they disable.
 func (c *checker) checkFlags(context.Context) error {

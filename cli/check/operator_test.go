@@ -3,6 +3,7 @@
 package check
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -15,28 +16,34 @@ import (
 func TestVersionOfOperator(t *testing.T) {
 	const digest = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	const same, other = "OK the operator and this program have version ", "Warning the operator has version "
+	const unknown = "Warning cannot tell whether the operator and this program are the same build: the operator has image "
+	const pseudo, dirty = "v0.1.1-0.20260301120000-589d0926f3a1", "v0.1.1-0.20260301120000-589d0926f3a1+dirty"
 	for name, tc := range map[string]struct{ image, own, want string }{
-		"same version":              {"registry.example/operator:v0.1.0", "v0.1.0", same + "v0.1.0"},
-		"without v":                 {"registry.example:5000/operator:0.1.0", "v0.1.0", same + "0.1.0"},
-		"with a digest":             {"registry.example/operator:v0.1.0" + digest, "v0.1.0", same + "v0.1.0"},
-		"other version":             {"registry.example/operator:v0.2.0-rc1", "v0.1.0", other + "v0.2.0-rc1, but this program has version v0.1.0"},
-		"only a digest":             {"registry.example/operator" + digest, "v0.1.0", ""},
-		"no tag":                    {"registry.example:5000/operator", "v0.1.0", ""},
-		"tag without a version":     {"localhost/operator:dev", "v0.1.0", ""},
-		"not an image":              {"not an image", "v0.1.0", ""},
-		"program without a version": {"registry.example/operator:v0.2.0", "", ""},
+		"same version":          {"registry.example/operator:v0.1.0", "v0.1.0", same + "v0.1.0"},
+		"without v":             {"registry.example:5000/operator:0.1.0", "v0.1.0", same + "0.1.0"},
+		"with a digest":         {"registry.example/operator:v0.1.0" + digest, "v0.1.0", same + "v0.1.0"},
+		"other version":         {"registry.example/operator:v0.2.0-rc1", "v0.1.0", other + "v0.2.0-rc1, but this program has version v0.1.0"},
+		"release and commit":    {"registry.example/operator:v0.1.0", pseudo, other + "v0.1.0, but this program has version " + pseudo},
+		"same commit":           {"localhost/operator:sha-589d092", pseudo, "OK the operator and this program are built from commit 589d092"},
+		"version of the commit": {"localhost/operator:v0.0.0-589d0926f3a1c0ffee", pseudo, "OK the operator and this program are built from commit 589d0926f3a1c0ffee"},
+		"other commit": {"localhost/operator:0123abc", pseudo,
+			"Warning the operator is built from commit 0123abc, but this program is built from commit 589d0926f3a1"},
+		"changed sources":       {"localhost/operator:589d0926f3a1", dirty, unknown + "localhost/operator:589d0926f3a1, and this program has version " + dirty},
+		"commit and release":    {"localhost/operator:589d0926f3a1", "v0.1.0", unknown + "localhost/operator:589d0926f3a1, and this program has version v0.1.0"},
+		"only a digest":         {"registry.example/operator" + digest, "v0.1.0", unknown + "registry.example/operator" + digest + ", and this program has version v0.1.0"},
+		"no tag":                {"registry.example:5000/operator", "v0.1.0", unknown + "registry.example:5000/operator, and this program has version v0.1.0"},
+		"tag without a version": {"localhost/operator:dev", "v0.1.0", unknown + "localhost/operator:dev, and this program has version v0.1.0"},
 	} {
 		c := newChecker(t)
 		c.programVersion, c.deployment.Spec.Template.Spec.Containers = tc.own, []corev1.Container{{Image: tc.image}}
 		if err := c.checkVersion(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		got := ""
-		for _, result := range c.results {
-			got += string(result.Outcome) + " " + result.Message
-		}
-		if got != tc.want {
+		if got := string(c.results[0].Outcome) + " " + c.results[0].Message; got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+		if hint := c.results[0].Hint; strings.HasPrefix(tc.want, unknown) != strings.Contains(hint, "-c manager -- /sidecar-termination-operator --version") {
+			t.Errorf("%s: the hint is %q", name, hint)
 		}
 	}
 }

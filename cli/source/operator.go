@@ -85,15 +85,21 @@ func OperatorImage(deployment *appsv1.Deployment) string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
-// VersionOf returns the tag of the image if it is a version, or nothing.
-func VersionOf(image string) string {
+// TagOf returns the tag of the image, or nothing.
+func TagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
-	tag, err := name.NewTag(image)
+	tag, err := name.NewTag(image, name.WithDefaultTag(""))
 	if err != nil {
 		return ""
 	}
-	if _, err := version.ParseSemantic(tag.TagStr()); err != nil {
+	return tag.TagStr()
+}
+
+// VersionOf returns the tag of the image if it is a version, or nothing.
+func VersionOf(image string) string {
+	tag := TagOf(image)
+	if _, err := version.ParseSemantic(tag); err != nil {
 		return ""
 	}
-	return tag.TagStr()
+	return tag
 }
