@@ -33,6 +33,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/shipped"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
@@ -79,10 +80,12 @@ func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event 
 // installOutcomePolicy installs the admission policy that decides the outcome of pods.
 func installOutcomePolicy(t *testing.T, c client.Client) {
 	t.Helper()
-	policy, err := config.OutcomePolicy()
+	policies, err := config.AdmissionPolicies()
 	must(t, err)
-	for i := range policy {
-		create(t, c, &policy[i])
+	for i := range policies {
+		if policies[i].GetName() == shipped.OutcomePolicy {
+			create(t, c, &policies[i])
+		}
 	}
 	awaitOutcomePolicy(t, c)
 }
@@ -123,11 +126,14 @@ func TestFinishJob(t *testing.T) {
 	if out := wantCommand(t, "names", "finish job/job --dry-run=server -o name -n "+pod.Namespace, 1); out != "pod/job-1\n" {
 		t.Errorf("names of finished pods: %q", out)
 	}
-	wantCommand(t, "one of two pods hangs", "finish job/job pod/job-1 -n "+pod.Namespace, 1, "pod/job-1 finished FinishedByUser", "pod/job-2 refused MainContainersRunning")
+	out := wantCommand(t, "one of two pods hangs", "finish job/job pod/job-1 pod/job-1 -n "+pod.Namespace, 1, "pod/job-1 finished FinishedByUser", "pod/job-2 refused MainContainersRunning")
+	if strings.Count(out, "pod/job-1") != 1 {
+		t.Errorf("a pod is listed more than once:\n%s", out)
+	}
 	if reload(t, c, pod); pod.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("phase %s", pod.Status.Phase)
 	}
-	out := wantCommand(t, "again", "finish job job -n "+pod.Namespace, 1, "pod/job-2 refused")
+	out = wantCommand(t, "again", "finish job job -n "+pod.Namespace, 1, "pod/job-2 refused")
 	if strings.Contains(out, "pod/job-1") {
 		t.Errorf("the finished pod is listed:\n%s", out)
 	}

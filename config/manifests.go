@@ -49,11 +49,6 @@ func Roles(file string) ([]rbacv1.ClusterRole, error) {
 	return decode[rbacv1.ClusterRole](file)
 }
 
-// OutcomePolicy returns the admission policy that decides the outcome of pods, and its binding.
-func OutcomePolicy() ([]unstructured.Unstructured, error) {
-	return decode[unstructured.Unstructured]("admission/outcome.yaml")
-}
-
 // AdmissionPolicies returns all admission policies, and their bindings.
 func AdmissionPolicies() ([]unstructured.Unstructured, error) {
 	all, err := decode[unstructured.Unstructured]("admission/*.yaml")

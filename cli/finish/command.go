@@ -126,7 +126,11 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	f := o.newFinisher(from)
+	f := &finisher{options: o, client: from.Client, source: from}
+	f.result = result{Header: output.NewHeader("FinishReport"), DryRun: o.dryRun, Pods: []podResult{}}
+	if o.dryRun == dryRunServer {
+		f.client = client.NewDryRunClient(from.Client)
+	}
 	for i := 0; i < len(pods) && ctx.Err() == nil; i++ {
 		f.finish(ctx, &pods[i])
 	}
@@ -160,7 +164,7 @@ type object struct {
 	name string
 }
 
-// parseNames reads TYPE/NAME..., TYPE NAME... and NAME..., which is a pod; each counts once.
+// parseNames reads TYPE/NAME..., TYPE NAME... and NAME..., which is a pod.
 func parseNames(arguments []string) ([]object, error) {
 	usual := source.Pods
 	if len(arguments) > 0 && (source.Pods.HasName(arguments[0]) || source.Jobs.HasName(arguments[0])) {
@@ -179,9 +183,7 @@ func parseNames(arguments []string) ([]object, error) {
 		if !named.job && !source.Pods.HasName(typed) || name == "" {
 			return nil, fmt.Errorf("%q is not pod/NAME or job/NAME", argument)
 		}
-		if !slices.Contains(all, named) {
-			all = append(all, named)
-		}
+		all = append(all, named)
 	}
 	return all, nil
 }

@@ -25,14 +25,14 @@ func TestParseNames(t *testing.T) {
 	pod := func(name string) object { return object{name: name} }
 	job := func(name string) object { return object{true, name} }
 	for arguments, want := range map[string][]object{
-		"":                     nil,
-		"pod":                  nil,
-		"pod/a":                {pod("a")},
-		"po/a pods/b pod/a":    {pod("a"), pod("b")},
-		"pods a b":             {pod("a"), pod("b")},
-		"a pod/b":              {pod("a"), pod("b")},
-		"job/a":                {job("a")},
-		"jobs a b pod/a job/b": {job("a"), job("b"), pod("a")},
+		"":               nil,
+		"pod":            nil,
+		"pod/a":          {pod("a")},
+		"po/a pods/b":    {pod("a"), pod("b")},
+		"pods a b":       {pod("a"), pod("b")},
+		"a pod/b":        {pod("a"), pod("b")},
+		"job/a":          {job("a")},
+		"jobs a b pod/a": {job("a"), job("b"), pod("a")},
 	} {
 		got, err := parseNames(strings.Fields(arguments))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(object{})); diff != "" || err != nil {
@@ -52,14 +52,6 @@ func withLogs(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running("logs"))
 }
 
-// marked marks the pod. The admission policy has not answered.
-func marked(pod *corev1.Pod) {
-	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
-	pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy/" + string(pod.UID)}
-}
-
-func evicted(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }
-
 func declaredByVariable(pod *corev1.Pod) {
 	pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 }
@@ -69,6 +61,7 @@ func inDryRun(policy resolve.Policy) resolve.Policy {
 	return policy
 }
 
+// internal/plan tests the decision.
 func TestDecide(t *testing.T) {
 	mesh := podtest.Policy("mesh", "proxy")
 	type decided struct {
@@ -99,9 +92,6 @@ func TestDecide(t *testing.T) {
 		"undeclared":            {want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
 		"declared in DryRun":    {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name those that policies with enforcement DryRun declare: --sidecars proxy"}},
 		"one of two undeclared": {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonMainContainersRunning, nil, "if one of these is a sidecar, name it with --sidecars"}},
-		"marked, no answer yet": {change: []func(*corev1.Pod){marked}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
-		"evicted":               {change: []func(*corev1.Pod){evicted}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonPodDisrupted, nil, ""}},
-		"every container named": {sidecars: []string{"main", "proxy"}, want: decided{v1alpha1.ReasonNoMainContainer, nil, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := &operator
@@ -111,7 +101,8 @@ func TestDecide(t *testing.T) {
 			pod := explain.Pod{Input: podinput.Input{
 				Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal,
 			}}
-			decision, dryRun := decide(pod, used.Decisions, tc.sidecars, v1alpha1.ModePodPhase, podtest.Noon.Add(time.Hour))
+			o := &options{mode: v1alpha1.ModePodPhase, sidecars: tc.sidecars, now: func() time.Time { return podtest.Noon.Add(time.Hour) }}
+			decision, dryRun := o.decide(pod, used.Decisions)
 			got := decided{Reason: decision.Reason, Hint: hintOf(decision.Reason, dryRun)}
 			for _, action := range decision.Writes {
 				got.Ends = append(got.Ends, action.Containers...)
@@ -135,17 +126,17 @@ func TestCheckSidecars(t *testing.T) {
 		"main":  "--sidecars names main, which SidecarTerminationPolicy/mains declares a main container",
 		"none":  "--sidecars names none, which is no regular container of the pod",
 	} {
-		f := &finisher{sidecars: []string{name}}
-		if got := f.checkSidecars(pod); got != want {
+		o := &options{sidecars: []string{name}}
+		if got := o.checkSidecars(pod); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
 
 func TestEventOfLongNames(t *testing.T) {
-	f := &finisher{now: func() time.Time { return podtest.Noon }}
+	o := &options{now: func() time.Time { return podtest.Noon }}
 	for _, name := range []string{"job-1", strings.Repeat("x", 253), strings.Repeat("x", 57) + ".y", "report-" + strings.Repeat("a.", 100) + "b"} {
-		event := f.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", safetext.MaxEventNote))
+		event := o.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", safetext.MaxEventNote))
 		if problems := validation.NameIsDNSSubdomain(event.Name, false); len(problems) > 0 {
 			t.Errorf("pod %s: event name %q: %v", name, event.Name, problems)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -35,22 +33,10 @@ import (
 
 // finisher finishes pods one after the other and collects the results.
 type finisher struct {
-	client   client.Client
-	source   *source.Source
-	mode     v1alpha1.Mode
-	sidecars []string
-	now      func() time.Time
-	result   *result
-}
-
-func (o *options) newFinisher(from *source.Source) *finisher {
-	cluster := from.Client
-	if o.dryRun == dryRunServer {
-		cluster = client.NewDryRunClient(cluster)
-	}
-	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, now: o.now, result: &result{
-		Header: output.NewHeader("FinishReport"), DryRun: o.dryRun, Pods: []podResult{},
-	}}
+	*options
+	client client.Client
+	source *source.Source
+	result result
 }
 
 // finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
@@ -87,7 +73,7 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 		r.Outcome, r.Reason, r.Message = refused, v1alpha1.ReasonContainerNotFound, refusal
 		return nil
 	}
-	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.now())
+	decision, inDryRun := f.decide(input, f.source.Settings.Decisions)
 	if len(decision.Writes) > 0 {
 		r.describe(decision)
 		return f.act(ctx, pod, decision, r.Message)
@@ -113,22 +99,22 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // decide returns the decision, and the sidecars that policies with enforcement DryRun declare.
-func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mode v1alpha1.Mode, now time.Time) (decision plan.Decision, inDryRun []string) {
+func (o *options) decide(pod explain.Pod, operator settings.Decisions) (decision plan.Decision, inDryRun []string) {
 	// A person may finish a pod that has opted out.
-	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = sidecars, true
+	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = o.sidecars, true
 	resolution := pod.Resolve(operator.Resolve)
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
 			inDryRun = append(inDryRun, sidecar.Container)
 		}
 	}
-	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), mode, now), inDryRun
+	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), o.mode, o.now()), inDryRun
 }
 
 // checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
-func (f *finisher) checkSidecars(pod explain.Pod) string {
+func (o *options) checkSidecars(pod explain.Pod) string {
 	regular := explain.RegularContainers(pod.Pod)
-	for _, name := range f.sidecars {
+	for _, name := range o.sidecars {
 		if !slices.Contains(regular, name) {
 			reason := fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
 			if meant := explain.Similar(name, regular); meant != "" {
@@ -191,8 +177,8 @@ func (f *finisher) execute(ctx context.Context, pod *corev1.Pod, write plan.Writ
 	return errors.New("the pod was marked, but its phase did not change: it has been disrupted since it was read; run the command again")
 }
 
-func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
-	now := f.now()
+func (o *options) event(pod *corev1.Pod, note string) *eventsv1.Event {
+	now := o.now()
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(now),
@@ -210,11 +196,11 @@ func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
 
 // failureHint says what the user can do about an error. The message of a denied write names what denies it: RBAC, an admission
 // policy or a webhook.
-func (f *finisher) failureHint(err error) string {
+func (o *options) failureHint(err error) string {
 	switch {
 	case apierrors.IsConflict(err):
 		return "the pod has changed each time since it was read; run the command again"
-	case apierrors.IsForbidden(err) && f.mode == v1alpha1.ModePodPhase:
+	case apierrors.IsForbidden(err) && o.mode == v1alpha1.ModePodPhase:
 		return "if you lack a permission, ask an administrator to bind ClusterRole sidecar-termination-pod-finisher to you in the namespace"
 	}
 	return ""
