@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -69,20 +70,12 @@ func testPodWrites(t *testing.T, user client.Client, writes map[string]podWrite)
 	}
 }
 
-func setRestartPolicy(policy corev1.RestartPolicy) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.RestartPolicy = policy }
-}
-
 func setPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
 }
 
 func setStatuses(statuses ...corev1.ContainerStatus) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Status.ContainerStatuses = statuses }
-}
-
-func statusOf(name string, state corev1.ContainerState) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: state}
 }
 
 // withGate gives the pod a scheduling gate. While it has one, the API server allows changes of its node selection.
@@ -137,23 +130,19 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		deniedGrace     = "only with a terminationGracePeriodSeconds of at most 3600"
 	)
 	type pods = []func(*corev1.Pod)
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-	ended := func(code int32) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}}
-	}
-	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
-	always, onFailure := setRestartPolicy(corev1.RestartPolicyAlways), setRestartPolicy(corev1.RestartPolicyOnFailure)
+	waiting := containerStatus("proxy", "ImagePullBackOff")
+	always := func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }
 	longGrace := func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3601)) }
-	allEnded := setStatuses(statusOf("main", ended(0)), statusOf("proxy", ended(7)))
-	mainFailed := setStatuses(statusOf("main", ended(3)), statusOf("proxy", running))
-	allRun := setStatuses(statusOf("main", running), statusOf("proxy", running))
+	allEnded := setStatuses(podtest.Ended("main", 0), podtest.Ended("proxy", 7))
+	mainFailed := setStatuses(podtest.Ended("main", 3), podtest.Running("proxy"))
+	allRun := setStatuses(podtest.Running("main"), podtest.Running("proxy"))
 	testPodWrites(t, as(t, operatorUser()), map[string]podWrite{
 		"swap after main succeeded":      {patch: swapProxy},
 		"swap after main failed":         {pod: pods{mainFailed}, patch: swapProxy},
 		"swap under OnFailure":           {pod: pods{onFailure}, patch: swapProxy},
-		"swap of restarting sidecar":     {pod: pods{onFailure, setStatuses(statusOf("main", ended(0)), statusOf("proxy", ended(1)))}, patch: swapProxy},
-		"swap of waiting sidecar":        {pod: pods{setStatuses(statusOf("main", ended(0)), statusOf("proxy", waiting))}, patch: swapProxy},
-		"swap of sidecar without status": {pod: pods{setStatuses(statusOf("main", ended(0)))}, patch: swapProxy},
+		"swap of restarting sidecar":     {pod: pods{onFailure, setStatuses(podtest.Ended("main", 0), podtest.Ended("proxy", 1))}, patch: swapProxy},
+		"swap of waiting sidecar":        {pod: pods{setStatuses(podtest.Ended("main", 0), waiting)}, patch: swapProxy},
+		"swap of sidecar without status": {pod: pods{setStatuses(podtest.Ended("main", 0))}, patch: swapProxy},
 		"swap under Always":              {pod: pods{always}, patch: swapProxy, denied: deniedAlways},
 		"swap while all run":             {pod: pods{allRun}, patch: swapProxy, denied: deniedSwap},
 		"swap without statuses":          {pod: pods{setStatuses()}, patch: swapProxy, denied: deniedSwap},
@@ -238,11 +227,7 @@ func TestAdmissionMatchesRenamedOperator(t *testing.T) {
 		deployment: "",
 	} {
 		t.Run(user, func(t *testing.T) {
-			create(t, admin, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "limits-"},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sidecar-termination-manager-image-role"},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-			})
+			bindEverywhere(t, "sidecar-termination-manager-image-role", rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user})
 			c := as(t, rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}})
 			patch := func(ctx context.Context, patch string) error {
 				return c.Patch(ctx, pod.DeepCopy(), patchOf(types.MergePatchType, patch), client.DryRunAll)

@@ -320,11 +320,7 @@ func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 	c, _ := newClient(t)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "author-"}, Rules: []rbacv1.PolicyRule{rule}}
 	create(t, c, role)
-	create(t, c, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "author"}},
-	})
+	bindEverywhere(t, role.Name, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "author"})
 	what := authorizationv1.ResourceAttributes{
 		Group: rule.APIGroups[0], Resource: rule.Resources[len(rule.Resources)-1], Verb: rule.Verbs[len(rule.Verbs)-1],
 		Name: strings.Join(rule.ResourceNames[max(len(rule.ResourceNames)-1, 0):], ""),
@@ -335,6 +331,16 @@ func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 			return err
 		}
 		return errors.New("not yet")
+	})
+}
+
+// bindEverywhere binds somebody to a ClusterRole in all namespaces.
+func bindEverywhere(t *testing.T, role string, to rbacv1.Subject) {
+	t.Helper()
+	c, _ := newClient(t)
+	create(t, c, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "config-"}, Subjects: []rbacv1.Subject{to},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 	})
 }
 

@@ -12,21 +12,18 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/kustomize/api/types"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -54,11 +51,9 @@ func newClient(tb testing.TB) (client.Client, *strings.Builder) {
 // kinds returns a scheme with the types of the tests.
 func kinds(tb testing.TB) *runtime.Scheme {
 	tb.Helper()
-	all := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, kruise.AddToScheme} {
-		if err := add(all); err != nil {
-			tb.Fatal(err)
-		}
+	all, err := scheme.New()
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return all
 }
@@ -140,7 +135,10 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 					t.Errorf("%s %s has no project prefix, or label app.kubernetes.io/name %q", object.GetKind(), name, label)
 				}
 			}
-			if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
+			template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
+			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+			pod.Namespace, pod.GenerateName = namespace, "operator-"
+			if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
 				t.Error(err)
 			}
 		})
@@ -150,15 +148,4 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 			apply(t, writeFiles(t, map[string]string{"kustomization.yaml": componentUse(directory)}))
 		})
 	}
-}
-
-// createPod creates the operator's pod with a change, as a dry run.
-func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) error {
-	t.Helper()
-	c, _ := newClient(t)
-	template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
-	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	pod.Namespace, pod.GenerateName = namespace, "operator-"
-	change(&pod.Spec)
-	return c.Create(t.Context(), pod, client.DryRunAll)
 }

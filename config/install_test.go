@@ -56,7 +56,8 @@ func TestAdmissionPoliciesPrecedeCRDs(t *testing.T) {
 func TestGOMEMLIMITBelowMemoryLimit(t *testing.T) {
 	container := only[appsv1.Deployment](t, render(t, "default"), "Deployment").Spec.Template.Spec.Containers[0]
 	// GOMEMLIMIT has unit MiB, Kubernetes Mi.
-	soft := resource.MustParse(strings.TrimSuffix(environment(container)["GOMEMLIMIT"], "B"))
+	limit := slices.IndexFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == "GOMEMLIMIT" })
+	soft := resource.MustParse(strings.TrimSuffix(container.Env[limit].Value, "B"))
 	hard := container.Resources.Limits.Memory()
 	if ratio := soft.AsApproximateFloat64() / hard.AsApproximateFloat64(); ratio < 0.8 || ratio > 0.95 {
 		t.Errorf("GOMEMLIMIT %s is %.2f of the memory limit %s, want 0.8 to 0.95", &soft, ratio, hard)

@@ -71,7 +71,7 @@ func TestToolPresets(t *testing.T) {
 			id + " {.spec['enforcement','exitCodePolicy','mode']}": "DryRun Ignore",
 			id + " {.spec.namespaceSelector.matchLabels}":          `{"` + v1alpha1.GroupName + "/preset-" + name + `":"enabled"}`,
 		})
-		spec := clusterPolicy(t, rendered, name).Spec
+		spec := only[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy").Spec
 		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) == 0 {
 			t.Errorf("%s selects every pod of a namespace", name)
 		}

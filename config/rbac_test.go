@@ -126,7 +126,7 @@ func TestDisabledModesHaveNoPermissions(t *testing.T) {
 		} {
 			disabled := slices.Contains(args, flag)
 			name := "sidecar-termination-manager-" + mode + "-role"
-			if mode != "pod-phase" && disabled == hasRole(t, rendered, name) {
+			if mode != "pod-phase" && disabled == rendered.has("ClusterRole", name) {
 				t.Errorf("%s: has %s: %t, has %s: %t", installation, flag, disabled, name, !disabled)
 			}
 			// Policy authors need no permission for a disabled mode.
@@ -135,15 +135,10 @@ func TestDisabledModesHaveNoPermissions(t *testing.T) {
 			}
 		}
 		// The operator marks pods whatever its modes are.
-		if !hasRole(t, rendered, "sidecar-termination-manager-outcome-role") {
+		if !rendered.has("ClusterRole", "sidecar-termination-manager-outcome-role") {
 			t.Errorf("%s: the operator cannot mark pods", installation)
 		}
 	}
-}
-
-func hasRole(t *testing.T, rendered resources, name string) bool {
-	t.Helper()
-	return slices.ContainsFunc(roles(t, rendered), func(r role) bool { return r.name == name })
 }
 
 // bound returns the bound roles. All are bound to the operator.

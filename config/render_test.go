@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -104,18 +102,6 @@ func only[T any](t *testing.T, rendered resources, kind string) T {
 	return typed[0]
 }
 
-// byName returns the object of a kind and name.
-func byName[T any](t *testing.T, rendered resources, kind, name string) T {
-	t.Helper()
-	matching := slices.DeleteFunc(slices.Clone(rendered), func(object unstructured.Unstructured) bool { return object.GetName() != name })
-	return only[T](t, matching, kind)
-}
-
-func clusterPolicy(t *testing.T, rendered resources, name string) v1alpha1.ClusterSidecarTerminationPolicy {
-	t.Helper()
-	return byName[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy", name)
-}
-
 func (r resources) has(kind, name string) bool {
 	return slices.ContainsFunc(r, func(object unstructured.Unstructured) bool {
 		return object.GetKind() == kind && object.GetName() == name
@@ -181,15 +167,6 @@ func writeFiles(t *testing.T, files map[string]string) string {
 		}
 	}
 	return directory
-}
-
-// environment returns the container's environment variables.
-func environment(container corev1.Container) map[string]string {
-	variables := map[string]string{}
-	for _, variable := range container.Env {
-		variables[variable.Name] = variable.Value
-	}
-	return variables
 }
 
 // directories returns every directory with a file of the kind: Kustomization or Component.

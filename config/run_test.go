@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -97,14 +98,8 @@ func testRights(t *testing.T, program, overlay string, mode v1alpha1.Mode) {
 // arguments returns the operator's arguments with expanded environment variables.
 func arguments(t *testing.T, rendered resources) []string {
 	t.Helper()
-	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
-	var expanded []string
-	for _, argument := range container.Args {
-		for _, variable := range container.Env {
-			argument = strings.ReplaceAll(argument, "$("+variable.Name+")", variable.Value)
-		}
-		expanded = append(expanded, argument)
-	}
+	operator := only[appsv1.Deployment](t, rendered, "Deployment")
+	expanded, _ := source.OperatorArguments(&operator)
 	return expanded
 }
 
@@ -243,12 +238,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 	space := newNamespace(t)
 	stranger, prometheus := newToken(t, space, "stranger"), newToken(t, space, "prometheus")
 	elsewhere := newToken(t, space, "prometheus", "https://elsewhere.example")
-	c, _ := newClient(t)
-	create(t, c, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sidecar-termination-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: "prometheus"}},
-	})
+	bindEverywhere(t, "sidecar-termination-metrics-reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: "prometheus"})
 	for _, tc := range []struct {
 		name, token string
 		want        int
