@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,14 +79,16 @@ func apply(tb testing.TB, directory string) resources {
 			object.SetNamespace("default")
 		}
 		ensureNamespace(tb, c, object.GetNamespace())
-		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-		if err := c.Apply(tb.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
+		applied := object.DeepCopy()
+		if err := c.Apply(tb.Context(), client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
 			tb.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
 		// A list that the server owns as one value conflicts where it has added defaults to its items.
-		configuration = client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-		if err := c.Apply(tb.Context(), configuration, client.FieldOwner("gitops"), client.DryRunAll); err != nil {
+		again := object.DeepCopy()
+		if err := c.Apply(tb.Context(), client.ApplyConfigurationFromUnstructured(again), client.FieldOwner("gitops"), client.DryRunAll); err != nil {
 			tb.Errorf("%s: another manager applies %s %s: %v", directory, object.GetKind(), object.GetName(), err)
+		} else if diff := cmp.Diff(withoutManagers(applied), withoutManagers(again)); diff != "" {
+			tb.Errorf("%s: another manager changes %s %s (-before +after):\n%s", directory, object.GetKind(), object.GetName(), diff)
 		}
 		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
 			tb.Cleanup(func() {
@@ -99,6 +103,14 @@ func apply(tb testing.TB, directory string) resources {
 		tb.Errorf("apply %s: %s", directory, warnings)
 	}
 	return rendered
+}
+
+// withoutManagers returns what the object says, without what the server notes about its writers.
+func withoutManagers(object *unstructured.Unstructured) map[string]any {
+	object.SetManagedFields(nil)
+	object.SetResourceVersion("")
+	delete(object.Object, "status")
+	return object.Object
 }
 
 // ensureNamespace creates the namespace that a user's kustomization requires.
@@ -143,9 +155,17 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 			}
 		})
 	}
+	// TestComponentsCombine shows that components do the same together.
 	for _, directory := range directories(t, types.ComponentKind) {
-		t.Run(directory, func(t *testing.T) {
-			apply(t, writeFiles(t, map[string]string{"kustomization.yaml": componentUse(directory)}))
-		})
+		bases := []string{"CONFIG/default", "CONFIG/" + namespacedOverlay}
+		if strings.HasPrefix(directory, "kustomize/") {
+			bases = []string{"CONFIG/presets/istio-proxy"}
+		}
+		for _, base := range bases {
+			t.Run(directory+" on "+base, func(t *testing.T) {
+				kustomization := "resources: [" + base + "]\ncomponents: [CONFIG/" + directory + "]\n"
+				apply(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization}))
+			})
+		}
 	}
 }

@@ -76,7 +76,7 @@ func TestOutcomePolicyIsInstalled(t *testing.T) {
 			}
 		}
 	}
-	without := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
+	without := withComponents(t, "no-admission")
 	for _, object := range without {
 		if strings.Contains(object.GetKind(), "AdmissionPolicy") {
 			t.Errorf("component no-admission keeps the %s %s", object.GetKind(), object.GetName())

@@ -17,12 +17,6 @@ import (
 	_ "github.com/sidecar-termination/operator/controllers"
 )
 
-// withComponents renders the operator with components.
-func withComponents(t *testing.T, names ...string) resources {
-	t.Helper()
-	return renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/"+strings.Join(names, ", CONFIG/components/")+"]\n")
-}
-
 // rule is an alert of the Prometheus operator's kind PrometheusRule.
 type rule struct {
 	Alert, Expr, For    string

@@ -5,6 +5,7 @@ package config_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
@@ -201,30 +203,87 @@ func kustomization(t *testing.T, path string) types.Kustomization {
 	return k
 }
 
-// componentUse returns a kustomization with the component and resources that fit it.
-func componentUse(directory string) string {
-	resources := "[CONFIG/default]"
-	if strings.HasPrefix(directory, "kustomize/") {
-		resources = "[CONFIG/presets/istio-proxy]"
+// operatorWith returns a user's kustomization of the operator with components.
+func operatorWith(components ...string) string {
+	kustomization := "resources: [CONFIG/default]\ncomponents:\n"
+	for _, component := range components {
+		kustomization += "- CONFIG/components/" + component + "\n"
 	}
-	return "resources: " + resources + "\ncomponents: [CONFIG/" + directory + "]\n"
+	return kustomization
 }
 
-func TestComponentsCombineInAnyOrder(t *testing.T) {
-	var operators []string
+// withComponents renders the operator with components.
+func withComponents(t *testing.T, names ...string) resources {
+	t.Helper()
+	return renderOverlay(t, operatorWith(names...))
+}
+
+// operatorComponents returns the names of the components of the operator.
+func operatorComponents(t *testing.T) []string {
+	t.Helper()
+	var found []string
 	for _, directory := range directories(t, types.ComponentKind) {
-		if strings.HasPrefix(directory, "components/") {
-			operators = append(operators, "CONFIG/"+directory)
+		if name, ok := strings.CutPrefix(directory, "components/"); ok {
+			found = append(found, name)
 		}
 	}
-	var counts []int
-	for range 2 {
-		rendered := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: ["+strings.Join(operators, ", ")+"]\n")
-		counts = append(counts, len(rendered))
-		slices.Reverse(operators)
+	return found
+}
+
+// combination is the operator with components: its objects by kind and name, and the arguments of its Deployment.
+type combination struct {
+	objects   map[string]string
+	arguments []string
+}
+
+func combine(t *testing.T, components ...string) combination {
+	t.Helper()
+	rendered := withComponents(t, components...)
+	manager := &only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
+	built := combination{objects: map[string]string{}, arguments: manager.Args}
+	for _, object := range rendered {
+		if object.GetKind() == "Deployment" {
+			unstructured.RemoveNestedField(object.Object, "spec", "template", "spec", "containers")
+		}
+		content, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		built.objects[object.GetKind()+" "+object.GetName()] = string(content)
 	}
-	if counts[0] != counts[1] {
-		t.Errorf("%d objects in one order of components, %d in the reverse order", counts[0], counts[1])
+	return built
+}
+
+// A component has the same effect alone, beside each other component, and beside all. So the API server accepts every combination of
+// components if it accepts each of them alone.
+func TestComponentsCombine(t *testing.T) {
+	components := operatorComponents(t)
+	base, alone, combinations := combine(t), map[string]combination{}, [][]string{components}
+	for i, one := range components {
+		alone[one] = combine(t, one)
+		for _, other := range components[:i] {
+			combinations = append(combinations, []string{one, other})
+		}
+	}
+	for _, together := range combinations {
+		want := combination{objects: maps.Clone(base.objects), arguments: slices.Clone(base.arguments)}
+		for _, component := range together {
+			want.arguments = append(want.arguments, alone[component].arguments[len(base.arguments):]...)
+			for key, object := range alone[component].objects {
+				if object != base.objects[key] {
+					want.objects[key] = object
+				}
+			}
+		}
+		maps.DeleteFunc(want.objects, func(key, _ string) bool {
+			return base.objects[key] != "" && slices.ContainsFunc(together, func(component string) bool { return alone[component].objects[key] == "" })
+		})
+		if diff := cmp.Diff(want, combine(t, together...), cmp.AllowUnexported(combination{})); diff != "" {
+			t.Errorf("%v (-alone +together):\n%s", together, diff)
+		}
+		if _, err := settings.Parse(want.arguments[len(base.arguments):]); err != nil {
+			t.Errorf("%v: %v", together, err)
+		}
 	}
 }
 
