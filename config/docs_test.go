@@ -13,7 +13,6 @@ import (
 var (
 	block  = regexp.MustCompile("(?s)```yaml\n# (\\S+\\.yaml)\n(.*?)```")
 	remote = regexp.MustCompile(`https://github\.com/sidecar-termination/operator//config/(\S+)\?ref=v0\.1\.0`)
-	metric = regexp.MustCompile("(?m)^\\| `(sidecar_termination_[a-z_]+)` \\| [a-z]+ \\|([^|]*)\\|")
 )
 
 // pages returns the files of each kustomization in docs/kustomize.md. Each starts with its kustomization.yaml.
@@ -79,28 +78,5 @@ func TestGuidesListOverlaysAndPresets(t *testing.T) {
 		if !strings.Contains(string(tools), "`"+preset+"`") {
 			t.Errorf("docs/guides/tools.md does not name the preset %s", preset)
 		}
-	}
-}
-
-func TestDocumentedMetricsMatchRegistry(t *testing.T) {
-	content, err := os.ReadFile("../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]string{}
-	for _, match := range metric.FindAllStringSubmatch(string(content), -1) {
-		documented[match[1]] = strings.NewReplacer("`", "", " ", "").Replace(match[2])
-	}
-	for name, labels := range registeredMetrics(t) {
-		if !strings.HasPrefix(name, "sidecar_termination_") {
-			continue
-		}
-		if got, ok := documented[name]; !ok || got != strings.Join(labels, ",") {
-			t.Errorf("docs/operations.md has metric %s with labels %q, want %q", name, got, strings.Join(labels, ","))
-		}
-		delete(documented, name)
-	}
-	for name := range documented {
-		t.Errorf("docs/operations.md has unregistered metric %s", name)
 	}
 }

@@ -7,9 +7,6 @@ package config_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"errors"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,10 +17,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -224,85 +219,4 @@ func (r *running) eventually(condition func() bool) bool {
 		}
 	}
 	return false
-}
-
-func TestMetricsRequireAuthorization(t *testing.T) {
-	program := build(t)
-	rendered := apply(t, "default")
-	address := testenv.FreeAddress(t)
-	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address="+address)...)
-	defer operator.stop(t)
-	if !operator.eventually(operator.isReady) {
-		t.Fatal("the operator is not ready")
-	}
-	space := newNamespace(t)
-	stranger, prometheus := newToken(t, space, "stranger"), newToken(t, space, "prometheus")
-	elsewhere := newToken(t, space, "prometheus", "https://elsewhere.example")
-	bindEverywhere(t, "sidecar-termination-metrics-reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: space, Name: "prometheus"})
-	for _, tc := range []struct {
-		name, token string
-		want        int
-	}{
-		{"no token", "", http.StatusUnauthorized},
-		{"no permission", stranger, http.StatusForbidden},
-		{"role bound, other audience", elsewhere, http.StatusUnauthorized},
-		{"role bound", prometheus, http.StatusOK},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
-				status, body, err := scrape(ctx, "https://"+address+"/metrics", tc.token)
-				switch {
-				case err != nil:
-					return err
-				case status != tc.want:
-					return errors.New(http.StatusText(status))
-				case strings.Contains(body, "controller_runtime_") != (tc.want == http.StatusOK):
-					return errors.New("unexpected body: " + body)
-				}
-				return nil
-			})
-		})
-	}
-	t.Run("other paths", func(t *testing.T) {
-		for _, path := range []string{"/", "/debug/pprof/", "/metrics/other"} {
-			status, _, err := scrape(t.Context(), "https://"+address+path, prometheus)
-			if err != nil || status < http.StatusBadRequest {
-				t.Errorf("%s: status %d, error %v; want an error status", path, status, err)
-			}
-		}
-	})
-}
-
-// newToken returns a token of a ServiceAccount for the audiences, by default the API server.
-func newToken(t *testing.T, space, name string, audiences ...string) string {
-	t.Helper()
-	c, _ := newClient(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}}
-	if err := c.Create(t.Context(), account.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	if err := c.SubResource("token").Create(t.Context(), account, request); err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
-}
-
-func scrape(ctx context.Context, url, token string) (int, string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	// The operator's certificate is self-signed.
-	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	response, err := trusting.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
 }

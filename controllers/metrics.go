@@ -43,18 +43,24 @@ var (
 	})
 )
 
-// countedByMode returns a counter that starts at 0 for each mode. Prometheus sees no increase in a series that begins with the first event.
+// countedByMode returns a counter that starts at 0 for each mode.
 func countedByMode(name, help string) *prometheus.CounterVec {
 	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"mode"})
-	for _, feature := range settings.Features() {
-		if feature.Mode != "" {
-			counter.WithLabelValues(string(feature.Mode))
-		}
-	}
+	perMode(func(mode string) { counter.WithLabelValues(mode) })
 	return counter
 }
 
+// perMode starts the series of each mode. Prometheus sees no increase in a series that begins with the first event.
+func perMode(start func(mode string)) {
+	for _, feature := range settings.Features() {
+		if feature.Mode != "" {
+			start(string(feature.Mode))
+		}
+	}
+}
+
 func init() {
+	perMode(func(mode string) { terminationSeconds.WithLabelValues(mode) })
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
 		terminationSeconds, lateDecisionsTotal, stuckPods)
 }
