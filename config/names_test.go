@@ -3,7 +3,9 @@
 package config_test
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,8 +13,34 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
+
+// Alerts, denials and references name nothing that has another name in this installation. The limits of the operator match a part of the
+// name of its account.
+func TestTextsNameNothingThatIsRenamed(t *testing.T) {
+	components := slices.DeleteFunc(operatorComponents(t), func(name string) bool { return strings.HasPrefix(name, "no-") })
+	everything := operatorWith(components...)
+	rendered := renderOverlay(t, "namePrefix: team-a-\nnameSuffix: -v2\nnamespace: elsewhere\n"+everything)
+	names := []string{namespace}
+	for _, object := range renderOverlay(t, everything) {
+		// The PrometheusRule has the name of the program.
+		if name := object.GetName(); name != settings.Name && !rendered.has(object.GetKind(), name) {
+			names = append(names, regexp.QuoteMeta(name))
+		}
+	}
+	reference := regexp.MustCompile(`(^|[^-\w*])(` + strings.Join(names, "|") + `)($|[^-\w])`)
+	for _, object := range rendered {
+		content, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range reference.FindAllStringSubmatch(string(content), -1) {
+			t.Errorf("%s %s names %s", object.GetKind(), object.GetName(), found[2])
+		}
+	}
+}
 
 // Users may rename the whole installation. The operator and the plugin then find its admission policies under their new names.
 func TestRenamedAdmissionPoliciesAreAsShipped(t *testing.T) {

@@ -132,8 +132,7 @@ objects: the objects of the files that match a pattern, with the names, labels a
 {{- range regexSplit "(?m)^---$" (toString $content) -1 }}
 {{- $text := replace "sidecar-termination-system" $root.Release.Namespace . }}
 {{- $text = regexReplaceAll $names $text (print $fullname "-${1}") }}
-{{- /* An alert names the Deployment, after a slash. All others are the service account. */}}
-{{- with fromYaml (regexReplaceAll (print "([^/])" $fullname "-controller-manager") $text (print "${1}" $account)) }}
+{{- with fromYaml (replace (print $fullname "-controller-manager") $account $text) }}
 {{- range ternary .items (list .) (eq .kind "List") }}
 {{- if not (has (trimPrefix (print $fullname "-") .metadata.name) (default list $.without)) }}
 {{- $metadata := .metadata }}
