@@ -152,11 +152,7 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 		crrs: crr.NewAvailability(mgr, kruiseChanged(pods, &queues.pods), func(pod types.NamespacedName) {
 			queues.pods.add(reconcile.Request{NamespacedName: pod})
 		}),
-	}
-	var err error
-	kinds.pullJobs, err = pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.addPolicy)
-	if err != nil {
-		return kinds, err
+		pullJobs: pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.addPolicy),
 	}
 	var follow []*optionalkind.Availability
 	// An operator for single namespaces may not read the definitions and the webhook.
@@ -304,11 +300,10 @@ func kruiseKnown(kinds ...*optionalkind.Availability) func(ctx context.Context) 
 }
 
 // kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
-func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
-	return func(ctx context.Context, available bool) {
+func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context) {
+	return func(ctx context.Context) {
 		all, err := pods.Pods(metav1.NamespaceAll)
 		queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
-		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)
 	}
 }
 

@@ -1,213 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package optionalkind_test
+package optionalkind
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
-
-// source is a cache of definitions that runs until its context ends.
-type source struct {
-	informertest.FakeInformers
-	started atomic.Bool
-}
-
-func newSource(synced bool, err error) *source {
-	return &source{FakeInformers: informertest.FakeInformers{Scheme: scheme.Scheme, Synced: &synced, Error: err}}
-}
-
-func (s *source) Start(ctx context.Context) error {
-	s.started.Store(true)
-	<-ctx.Done()
-	return nil
-}
-
-// change announces a change of a definition.
-func (s *source) change(t *testing.T) {
-	t.Helper()
-	informer, err := s.FakeInformerFor(t.Context(), &corev1.Secret{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	informer.Add(&corev1.Secret{})
-}
-
-// run starts the availability and returns its context, which ends when Start returns, and a function that stops it and
-// returns its error.
-func run(t *testing.T, availability *optionalkind.Availability) (running context.Context, stop func() error) {
-	t.Helper()
-	logger := funcr.New(func(_, line string) { t.Log(line) }, funcr.Options{})
-	ctx, cancel := context.WithCancel(ctrl.LoggerInto(t.Context(), logger.WithSink(noErrors{logger.GetSink(), t})))
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel()
-		ended <- availability.Start(ctx)
-	}()
-	return ctx, func() error {
-		cancel()
-		return <-ended
-	}
-}
-
-// noErrors fails the test when an error is logged.
-type noErrors struct {
-	logr.LogSink
-	t *testing.T
-}
-
-func (s noErrors) Error(err error, message string, _ ...any) {
-	s.t.Errorf("logged error: %s: %v", message, err)
-}
-
-func (s noErrors) WithName(string) logr.LogSink { return s }
-
-func (s noErrors) WithValues(...any) logr.LogSink { return s }
 
 // TestMain fails when a test leaves a goroutine running.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestLookIsRetried(t *testing.T) {
-	for name, startSource := range map[string]bool{"manager starts the source": false, "Start starts the source": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				// A source of the manager need not have synced.
-				source := newSource(startSource, nil)
-				began := time.Now()
-				var looks []time.Duration
-				availability := optionalkind.NewAvailability(optionalkind.Config{
-					Source: source, StartSource: startSource, Watched: []client.Object{&corev1.Secret{}},
-					Look: func(context.Context) (served, usable bool, err error) {
-						looks = append(looks, time.Since(began))
-						if len(looks) == 1 {
-							return false, false, errors.New("broken")
-						}
-						return false, true, nil
-					},
-					OnChange: func(context.Context, bool) { t.Error("announced without a change") },
-				})
-				running, stop := run(t, availability)
-				if !availability.WaitUntilKnown(running) {
-					t.Error("not known")
-				}
-				source.change(t)
-				synctest.Wait()
-				if diff := cmp.Diff([]time.Duration{0, 2 * time.Second, 2 * time.Second}, looks); diff != "" {
-					t.Errorf("looks (-want +got):\n%s", diff)
-				}
-				if availability.Available() || availability.Reader() != nil {
-					t.Error("available although not served")
-				}
-				if source.started.Load() != startSource {
-					t.Errorf("source started: %t", source.started.Load())
-				}
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
-			})
-		})
+// definition returns an established definition that serves the version.
+func definition(version string) apiextensionsv1.CustomResourceDefinition {
+	return apiextensionsv1.CustomResourceDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: "configmaps.example.com", ResourceVersion: "2"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: true}},
+		},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+		}},
 	}
 }
 
-func TestStartFails(t *testing.T) {
-	broken := errors.New("broken")
+func TestServes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		synced      bool
-		startSource bool
-		stopping    bool
-		want        error
+		change func(*apiextensionsv1.CustomResourceDefinition)
+		want   bool
 	}{
-		"no informer":                {synced: true, want: broken},
-		"no informer while it stops": {synced: true, stopping: true},
-		"no source while it stops":   {startSource: true, stopping: true},
+		"established": {func(*apiextensionsv1.CustomResourceDefinition) {}, true},
+		"not established": {func(d *apiextensionsv1.CustomResourceDefinition) {
+			d.Status.Conditions[0].Status = apiextensionsv1.ConditionFalse
+		}, false},
+		"new":             {func(d *apiextensionsv1.CustomResourceDefinition) { d.Status.Conditions = nil }, false},
+		"deleted":         {func(d *apiextensionsv1.CustomResourceDefinition) { d.DeletionTimestamp = ptr.To(metav1.Now()) }, false},
+		"another version": {func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Name = "v2" }, false},
+		"version is off":  {func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[0].Served = false }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, stop := context.WithCancel(t.Context())
-				if tc.stopping {
-					stop()
-				}
-				availability := optionalkind.NewAvailability(optionalkind.Config{
-					Source: newSource(tc.synced, broken), StartSource: tc.startSource, Watched: []client.Object{&corev1.Secret{}},
-					Look: func(ctx context.Context) (served, usable bool, err error) { return false, false, ctx.Err() },
-				})
-				if err := availability.Start(ctx); !errors.Is(err, tc.want) {
-					t.Errorf("got error %v", err)
-				}
-				stop()
-				if availability.WaitUntilKnown(ctx) {
-					t.Error("known although Look never succeeded")
-				}
-			})
+			d := definition("v1")
+			tc.change(&d)
+			kept, err := withoutSchemas(&d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := serves(*kept.(*apiextensionsv1.CustomResourceDefinition), "v1"); got != tc.want {
+				t.Errorf("got %t", got)
+			}
 		})
 	}
 }
 
-// api is a cluster whose API server serves lists and watches of ConfigMaps, without any.
+// api is a cluster whose API server serves lists and watches of definitions and of ConfigMaps. At first it has none.
 type api struct {
 	cluster.Cluster
-	server *httptest.Server
-	config *rest.Config
+	meta.RESTMapper
+	server  *httptest.Server
+	scheme  *runtime.Scheme
+	changes chan metav1.WatchEvent // of the definition
+	mapped  atomic.Int32           // how often the kind of ConfigMaps was mapped
 }
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-		switch query := r.URL.Query(); {
-		case query.Get("labelSelector") != "mine=yes":
-			http.Error(w, "labelSelector", http.StatusForbidden)
-		case query.Get("sendInitialEvents") == "true":
-			http.Error(w, "sendInitialEvents", http.StatusBadRequest)
-		case query.Get("watch") == "":
-			_, err := io.WriteString(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		}
-	}))
-	t.Cleanup(server.Close)
-	return &api{server: server, config: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}}
-}
-
-func (a *api) GetConfig() *rest.Config     { return a.config }
-func (a *api) GetScheme() *runtime.Scheme  { return scheme.Scheme }
-func (a *api) GetHTTPClient() *http.Client { return a.server.Client() }
-func (a *api) GetRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	return mapper
+	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
+	a := &api{RESTMapper: mapper, scheme: runtime.NewScheme(), changes: make(chan metav1.WatchEvent)}
+	if err := errors.Join(corev1.AddToScheme(a.scheme), apiextensionsv1.AddToScheme(a.scheme)); err != nil {
+		t.Fatal(err)
+	}
+	a.server = httptest.NewServer(a)
+	t.Cleanup(a.server.Close)
+	return a
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	list, changes, selector := `{"kind":"ConfigMapList","apiVersion":"v1"`, (chan metav1.WatchEvent)(nil), "labelSelector=mine%3Dyes"
+	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") {
+		list, changes = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1"`, a.changes
+		selector = "fieldSelector=metadata.name%3Dconfigmaps.example.com"
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	switch query := r.URL.Query(); {
+	case !strings.Contains(r.URL.RawQuery, selector):
+		http.Error(w, "selector", http.StatusForbidden)
+	case query.Get("sendInitialEvents") == "true":
+		http.Error(w, "sendInitialEvents", http.StatusBadRequest)
+	case query.Get("watch") == "":
+		_, _ = w.Write([]byte(list + `,"metadata":{"resourceVersion":"1"},"items":[]}`))
+	default:
+		for {
+			w.(http.Flusher).Flush()
+			select {
+			case change := <-changes:
+				_ = json.NewEncoder(w).Encode(change)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+func (a *api) GetConfig() *rest.Config {
+	return &rest.Config{Host: a.server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+}
+func (a *api) GetScheme() *runtime.Scheme     { return a.scheme }
+func (a *api) GetHTTPClient() *http.Client    { return a.server.Client() }
+func (a *api) GetRESTMapper() meta.RESTMapper { return a }
+
+// RESTMapping fails for the first look-up of ConfigMaps: discovery may lag behind a definition.
+func (a *api) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if kind.Kind == "ConfigMap" && a.mapped.Add(1) == 1 {
+		return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+	}
+	return a.RESTMapper.RESTMapping(kind, versions...)
 }
 
 // receive fails the test instead of waiting for ever.
@@ -222,67 +153,41 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	return *new(T)
 }
 
-func TestAvailabilityFollowsTheKind(t *testing.T) {
-	type state struct{ served, usable bool }
-	var cluster atomic.Pointer[state]
-	cluster.Store(&state{})
-	looked, announced := make(chan struct{}, 1), make(chan bool, 1)
-	source, prepared := newSource(true, nil), 0
-	availability := optionalkind.NewAvailability(optionalkind.Config{
-		Source: source, Watched: []client.Object{&corev1.Secret{}},
-		Look: func(context.Context) (served, usable bool, err error) {
-			looked <- struct{}{}
-			now := cluster.Load()
-			return now.served, now.usable, nil
-		},
-		Objects: optionalkind.Objects{
-			Cluster: newAPI(t), Example: &corev1.ConfigMap{}, Labels: labels.Set{"mine": "yes"},
-			Prepare: func(ctx context.Context, c cache.Cache) error {
-				if prepared++; prepared == 1 {
-					return errors.New("the first cache cannot be prepared")
-				}
-				_, err := c.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-				return err
-			},
-		},
-		OnChange: func(_ context.Context, available bool) { announced <- available },
+func TestAvailabilityFollowsDefinition(t *testing.T) {
+	api, changed := newAPI(t), make(chan struct{}, 1)
+	availability := NewAvailability(Config{
+		Cluster: api, Example: &corev1.ConfigMap{}, Definition: "configmaps.example.com", Labels: labels.Set{"mine": "yes"},
+		Owner:   func(client.Object) []string { return nil },
+		Handler: toolscache.ResourceEventHandlerFuncs{}, OnChange: func(context.Context) { changed <- struct{}{} },
 	})
-	running, stop := run(t, availability)
-	receive(t, looked)
-	if !availability.WaitUntilKnown(running) || availability.Available() {
-		t.Fatal("want known, and not available")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- availability.Start(ctx) }()
+	if !availability.WaitUntilKnown(ctx) || availability.Available() || availability.Reader() != nil {
+		t.Error("want known, and not available")
 	}
+	installed := definition("v1")
 	for _, step := range []struct {
-		name      string
-		cluster   state
-		looks     int
+		event     string
 		available bool
-	}{
-		{"install, with an error at first", state{true, true}, 2, true},
-		{"upgrade of the controller", state{true, false}, 1, false},
-		{"end of the upgrade", state{true, true}, 1, true},
-		{"removal", state{false, true}, 1, false},
-	} {
-		cluster.Store(&step.cluster)
-		for range step.looks {
-			source.change(t)
-			receive(t, looked)
+	}{{"ADDED", true}, {"DELETED", false}, {"ADDED", true}} {
+		api.changes <- metav1.WatchEvent{Type: step.event, Object: runtime.RawExtension{Object: &installed}}
+		receive(t, changed)
+		reader := availability.Reader()
+		if availability.Available() != step.available || (reader != nil) != step.available {
+			t.Errorf("%s: available %t, reader %v", step.event, availability.Available(), reader)
 		}
-		if got := receive(t, announced); got != step.available || availability.Available() != step.available {
-			t.Errorf("%s: announced %t, available %t", step.name, got, availability.Available())
-		}
-		if reader := availability.Reader(); (reader != nil) != step.cluster.served {
-			t.Errorf("%s: reader %v", step.name, reader)
-		} else if reader != nil {
-			if err := reader.List(t.Context(), &corev1.ConfigMapList{}); err != nil {
-				t.Errorf("%s: %v", step.name, err)
+		if reader != nil {
+			if err := reader.List(ctx, &corev1.ConfigMapList{}, client.MatchingFields{IndexOwner: "none"}); err != nil {
+				t.Error(err)
 			}
 		}
 	}
-	if prepared != 2 {
-		t.Errorf("%d caches were prepared, want one that failed and one", prepared)
-	}
-	if err := stop(); err != nil {
+	cancel()
+	if err := receive(t, ended); err != nil {
 		t.Error(err)
+	}
+	if NewAvailability(Config{}).WaitUntilKnown(ctx) {
+		t.Error("known although it has not started")
 	}
 }

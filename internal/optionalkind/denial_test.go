@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
@@ -47,31 +45,6 @@ func TestIsDenial(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := optionalkind.IsDenial(tc.err); got != tc.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}
-
-func TestIsEstablished(t *testing.T) {
-	condition := func(status apiextensionsv1.ConditionStatus) apiextensionsv1.CustomResourceDefinition {
-		return apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: status}},
-		}}
-	}
-	deleted := condition(apiextensionsv1.ConditionTrue)
-	deleted.DeletionTimestamp = ptr.To(metav1.Now())
-	for name, tc := range map[string]struct {
-		definition apiextensionsv1.CustomResourceDefinition
-		want       bool
-	}{
-		"established":     {condition(apiextensionsv1.ConditionTrue), true},
-		"not established": {condition(apiextensionsv1.ConditionFalse), false},
-		"new":             {apiextensionsv1.CustomResourceDefinition{}, false},
-		"deleted":         {deleted, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := optionalkind.IsEstablished(tc.definition); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

@@ -4,12 +4,9 @@ package podcache
 
 import (
 	"context"
-	"errors"
 	"sync"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,9 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
 // ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster.
@@ -27,12 +24,12 @@ import (
 // Stores. Callers share other cached objects and must not change them. The cache logs when a kind is no longer served.
 func ManagerOptions(namespaces ...string) (cache.Options, error) {
 	scheme, err := newScheme()
-	byObject := crr.CacheOptions()
-	byObject[&Pod{}] = cache.ByObject{Field: UnfinishedPods()}
-	byObject[&corev1.Node{}] = cache.ByObject{Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)}
 	return cache.Options{
-		Scheme:                      scheme,
-		ByObject:                    byObject,
+		Scheme: scheme,
+		ByObject: map[client.Object]cache.ByObject{
+			&Pod{}:         {Field: UnfinishedPods()},
+			&corev1.Node{}: {Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)},
+		},
 		DefaultNamespaces:           onlyIn(namespaces),
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultWatchErrorHandler:    (&unservedKinds{since: map[*toolscache.Reflector]string{}}).watchFailed,
@@ -48,8 +45,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme.AddKnownTypeWithName(core.WithKind("Pod"), &Pod{})
 	scheme.AddKnownTypeWithName(core.WithKind("PodList"), &PodList{})
 	metav1.AddToGroupVersion(scheme, core)
-	return scheme, errors.Join(
-		admissionregistrationv1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), crr.AddToScheme(scheme))
+	return scheme, v1alpha1.AddToScheme(scheme)
 }
 
 // onlyIn returns the option of caches of the namespaces, or of the whole cluster if there are none.

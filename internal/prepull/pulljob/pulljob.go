@@ -53,7 +53,7 @@ func (j *Jobs) Of(ctx context.Context, policy types.UID) ([]prepull.Existing, er
 		return nil, nil
 	}
 	var list kruise.ImagePullJobList
-	if err := reader.List(ctx, &list, client.MatchingFields{indexPolicyUID: string(policy)}); err != nil {
+	if err := reader.List(ctx, &list, client.MatchingFields{optionalkind.IndexOwner: string(policy)}); err != nil {
 		return nil, fmt.Errorf("list ImagePullJobs of policy: %w", err)
 	}
 	var existing []prepull.Existing

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"go.uber.org/goleak"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -189,36 +188,6 @@ func TestNotify(t *testing.T) {
 			notify(tc.object, func(ref resolve.PolicyRef) { got = append(got, ref) })
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("policies (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestServesJobs(t *testing.T) {
-	definition := func(version string, isServed bool) apiextensionsv1.CustomResourceDefinition {
-		return apiextensionsv1.CustomResourceDefinition{
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: isServed}}},
-			Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-				{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
-			}},
-		}
-	}
-	for name, tc := range map[string]struct {
-		definition apiextensionsv1.CustomResourceDefinition
-		want       bool
-	}{
-		"known version":            {definition("v1alpha1", true), true},
-		"known version not served": {definition("v1alpha1", false), false},
-		"unknown version":          {definition("v1beta1", true), false},
-		"not established":          {apiextensionsv1.CustomResourceDefinition{Spec: definition("v1alpha1", true).Spec}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kept, err := withoutSchemas(&tc.definition)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := servesJobs(*kept.(*apiextensionsv1.CustomResourceDefinition)); got != tc.want {
-				t.Errorf("got %t", got)
 			}
 		})
 	}

@@ -4,19 +4,15 @@ package crr
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -35,9 +31,6 @@ const (
 	WebhookConfigurationName = "kruise-mutating-webhook-configuration"
 
 	resource = "containerrecreaterequests"
-
-	// indexPodUID is the field index of CRRs by the uid of the pod that owns them.
-	indexPodUID = "ownerPodUID"
 )
 
 // AddToScheme registers OpenKruise's types.
@@ -45,65 +38,17 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return kruise.AddToScheme(scheme)
 }
 
-// CacheOptions restrict the manager's cache to the two objects that show whether CRRs are available. CRRs are not in it,
-// because a cache cannot be created for a kind that the cluster does not serve.
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&apiextensionsv1.CustomResourceDefinition{}: {
-			Field:     fields.OneTermEqualSelector("metadata.name", DefinitionName),
-			Transform: keepConditions,
-		},
-		&admissionv1.MutatingWebhookConfiguration{}: {
-			Field:     fields.OneTermEqualSelector("metadata.name", WebhookConfigurationName),
-			Transform: cache.TransformStripManagedFields(),
-		},
-	}
-}
-
-// keepConditions drops the spec of a definition, because it is large and unused.
-func keepConditions(object any) (any, error) {
-	if definition, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
-		definition.ManagedFields = nil
-		definition.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
-	}
-	return object, nil
-}
-
 // NewAvailability returns the availability of CRRs: OpenKruise serves them, and its mutating webhook, which binds a CRR to its
 // pod, cannot be bypassed. It calls onChange at each change, and onProgress when OpenKruise has stopped the containers of a CRR or finished
-// it. The manager's cache must have been made with CacheOptions.
+// it.
 //
 // Wait until the availability is known before acting. Otherwise an operator that has just started would switch from CRR
 // to another mode.
-func NewAvailability(
-	c cluster.Cluster, onChange func(ctx context.Context, available bool), onProgress func(pod types.NamespacedName),
-) *optionalkind.Availability {
+func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onProgress func(pod types.NamespacedName)) *optionalkind.Availability {
 	return optionalkind.NewAvailability(optionalkind.Config{
-		Kind:    "ContainerRecreateRequest",
-		Source:  c.GetCache(),
-		Watched: []client.Object{&apiextensionsv1.CustomResourceDefinition{}, &admissionv1.MutatingWebhookConfiguration{}},
-		Look: func(ctx context.Context) (served, usable bool, err error) {
-			return look(ctx, c.GetCache())
-		},
-		Objects: optionalkind.Objects{
-			Cluster: c, Example: &kruise.ContainerRecreateRequest{}, Labels: labels.Set{labelManagedBy: settings.Name},
-			Prepare: func(ctx context.Context, crrs cache.Cache) error { return prepare(ctx, crrs, onProgress) },
-		},
-		OnChange: onChange,
+		Cluster: c, Example: &kruise.ContainerRecreateRequest{}, Definition: DefinitionName, Webhook: WebhookConfigurationName, Guards: GuardsCRRs,
+		Labels: labels.Set{labelManagedBy: settings.Name}, Owner: ownerPodUID, Handler: whenProgressed(onProgress), OnChange: onChange,
 	})
-}
-
-// look returns whether the cluster serves CRRs, and whether the webhook guards them.
-func look(ctx context.Context, reader client.Reader) (served, guarded bool, err error) {
-	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := reader.List(ctx, &definitions); err != nil {
-		return false, false, fmt.Errorf("list definitions: %w", err)
-	}
-	var configurations admissionv1.MutatingWebhookConfigurationList
-	if err := reader.List(ctx, &configurations); err != nil {
-		return false, false, fmt.Errorf("list webhook configurations: %w", err)
-	}
-	return slices.ContainsFunc(definitions.Items, optionalkind.IsEstablished), slices.ContainsFunc(configurations.Items, GuardsCRRs), nil
 }
 
 // GuardsCRRs reports whether the configuration sends every CRR to OpenKruise's webhook and denies them while it is down. A CRR
@@ -120,19 +65,6 @@ func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
 					slices.Contains(rule.Operations, admissionv1.Create)
 			})
 	})
-}
-
-// prepare indexes a cache of CRRs by pod, and has it call onProgress.
-func prepare(ctx context.Context, crrs cache.Cache, onProgress func(pod types.NamespacedName)) error {
-	if err := crrs.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
-		return fmt.Errorf("index by pod: %w", err)
-	}
-	informer, err := crrs.GetInformer(ctx, &kruise.ContainerRecreateRequest{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	_, err = informer.AddEventHandler(whenProgressed(onProgress))
-	return err
 }
 
 func ownerPodUID(object client.Object) []string {

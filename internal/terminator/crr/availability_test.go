@@ -3,26 +3,15 @@
 package crr
 
 import (
-	"context"
-	"errors"
-	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // guarding returns the webhook of an installed OpenKruise.
@@ -75,97 +64,6 @@ func TestWebhookGuardsCRRs(t *testing.T) {
 	}
 }
 
-// definition returns the CRD of an installed OpenKruise.
-func definition() *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
-			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
-		}},
-	}
-}
-
-func TestLook(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), admissionv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	configuration := &admissionv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: WebhookConfigurationName}, Webhooks: []admissionv1.MutatingWebhook{guarding()},
-	}
-	for name, tc := range map[string]struct {
-		objects         []client.Object
-		failing         client.ObjectList
-		served, guarded bool
-	}{
-		"no Kruise":                   {},
-		"Kruise":                      {objects: []client.Object{definition(), configuration}, served: true, guarded: true},
-		"no webhook":                  {objects: []client.Object{definition()}, served: true},
-		"no definition":               {objects: []client.Object{configuration}, guarded: true},
-		"definitions fail":            {objects: []client.Object{definition(), configuration}, failing: &apiextensionsv1.CustomResourceDefinitionList{}},
-		"webhook configurations fail": {objects: []client.Object{definition(), configuration}, failing: &admissionv1.MutatingWebhookConfigurationList{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			broken := errors.New("broken")
-			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
-				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-					if reflect.TypeOf(list) == reflect.TypeOf(tc.failing) {
-						return broken
-					}
-					return c.List(ctx, list, options...)
-				},
-			}).Build()
-			served, guarded, err := look(t.Context(), reader)
-			if served != tc.served || guarded != tc.guarded || errors.Is(err, broken) != (tc.failing != nil) {
-				t.Errorf("got served %t, guarded %t, error %v", served, guarded, err)
-			}
-		})
-	}
-}
-
-// crrCache is a cache whose index cannot be added if indexErr is set.
-type crrCache struct {
-	informertest.FakeInformers
-	indexErr error
-}
-
-func (c *crrCache) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
-	return c.indexErr
-}
-
-func TestPrepare(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	var finished []types.NamespacedName
-	crrs := &crrCache{FakeInformers: informertest.FakeInformers{Scheme: scheme}}
-	if err := prepare(t.Context(), crrs, func(pod types.NamespacedName) { finished = append(finished, pod) }); err != nil {
-		t.Fatal(err)
-	}
-	informer, err := crrs.FakeInformerFor(t.Context(), &kruise.ContainerRecreateRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := newCRR(pod, plan.Write{}, stopped.Now())
-	after := before.DeepCopy()
-	after.Status.CompletionTime = ptr.To(metav1.Now())
-	informer.Update(before, after)
-	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "batch", Name: "job-1"}}, finished); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
-
-	broken := errors.New("broken")
-	for name, failing := range map[string]*crrCache{
-		"index":    {FakeInformers: informertest.FakeInformers{Scheme: scheme}, indexErr: broken},
-		"informer": {FakeInformers: informertest.FakeInformers{Scheme: scheme, Error: broken}},
-	} {
-		if err := prepare(t.Context(), failing, nil); !errors.Is(err, broken) {
-			t.Errorf("%s fails: got error %v", name, err)
-		}
-	}
-}
-
 func TestCRRThatProgressesEnqueuesPod(t *testing.T) {
 	stopping := func(killed ...bool) *kruise.ContainerRecreateRequest {
 		r := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "r"}}
@@ -207,14 +105,5 @@ func TestCRRThatProgressesEnqueuesPod(t *testing.T) {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestDefinitionSchemaIsDropped(t *testing.T) {
-	full := definition()
-	full.ManagedFields, full.Spec.Group = []metav1.ManagedFieldsEntry{{}}, "apps.kruise.io"
-	got, err := keepConditions(full)
-	if diff := cmp.Diff(client.Object(definition()), got); diff != "" || err != nil {
-		t.Errorf("error %v, definition (-want +got):\n%s", err, diff)
 	}
 }

@@ -76,7 +76,7 @@ func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attem
 	if reader == nil {
 		return nil, nil
 	}
-	return observe(ctx, reader, pod, client.MatchingFields{indexPodUID: string(pod.UID)})
+	return observe(ctx, reader, pod, client.MatchingFields{optionalkind.IndexOwner: string(pod.UID)})
 }
 
 func observe(ctx context.Context, reader client.Reader, pod *corev1.Pod, own client.ListOption) ([]plan.Attempt, error) {
