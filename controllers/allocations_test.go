@@ -68,7 +68,7 @@ func newPodCase(tb testing.TB, policies int) podCase {
 				Objects: knownNode{}, NodeKindRules: plan.DefaultNodeKindRules(),
 				Observers: []podinput.Observer{&podphase.Terminator{}, &image.Terminator{}},
 			},
-			policies: index, crrServed: func() bool { return true },
+			readers: readers{policies: index}, crrServed: func() bool { return true },
 			options: Options{Operator: settings.Operator{Decisions: settings.Decisions{
 				Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 				NodeKindRules: plan.DefaultNodeKindRules(),

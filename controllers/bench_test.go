@@ -57,7 +57,7 @@ func newBenchAs(f *fixture, connection *rest.Config, options Options, withKruise
 	}
 	b := &bench{fixture: f, events: &recordedEvents{}}
 	reporter := newReporter(b.events, options.Clock, func(resolve.PolicyRef) {})
-	b.reconcilers = newReconcilers(mgr.GetClient(), caches.readers(mgr), kinds, reporter, options)
+	b.reconcilers = newReconcilers(mgr.GetClient(), caches, kinds, reporter, options)
 	f.start(mgr)
 	testenv.Eventually(t, "Kruise is known to be there, or not", func(context.Context) error {
 		if there := withKruise != nil; kinds.crrs.Available() != there || kinds.pullJobs.Available() != there {

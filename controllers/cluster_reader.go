@@ -20,11 +20,16 @@ import (
 // clusterReader reads what decisions depend on. It writes nothing.
 type clusterReader struct {
 	podinput.Reader
-	live      client.Reader // the API server, without a cache
-	pods      podStore
-	policies  policyLister
+	readers
 	crrServed func() bool
 	options   Options
+}
+
+// readers read what the manager's client does not.
+type readers struct {
+	live     client.Reader // the API server, without a cache
+	policies policyLister
+	pods     podStore
 }
 
 // policyLister finds the policies that select a pod of a namespace with the labels. A policy whose selector cannot be parsed selects
@@ -37,6 +42,7 @@ type policyLister interface {
 type podStore interface {
 	Pod(key types.NamespacedName) (*corev1.Pod, error)
 	Pods(namespace string) ([]*podcache.Pod, error)
+	PodsOnNode(name string) ([]*podcache.Pod, error)
 }
 
 // resolvedPod is what was read of a pod, and what the declarations mean for it.

@@ -120,6 +120,9 @@ func (l *lagging) Pods(string) ([]*podcache.Pod, error) {
 	return list, err
 }
 
+// PodsOnNode is not called: nothing watches nodes.
+func (l *lagging) PodsOnNode(string) ([]*podcache.Pod, error) { return nil, errors.ErrUnsupported }
+
 // Pod returns an unfinished pod, as the cache has it.
 func (l *lagging) Pod(key client.ObjectKey) (*corev1.Pod, error) {
 	pods, err := l.Pods(key.Namespace)

@@ -37,17 +37,17 @@ type podQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podsOfPolicy enqueues the unfinished pods of a changed policy's namespace, or of all namespaces for a cluster policy. They include
 // those that the policy selected before, and others, whose reconciles change nothing.
-func podsOfPolicy(pods podcache.Stores) handler.EventHandler {
+func podsOfPolicy(pods podStore) handler.EventHandler {
 	return enqueuePodsOf(func(policy client.Object) ([]*podcache.Pod, error) { return pods.Pods(policy.GetNamespace()) })
 }
 
 // podsOfNode enqueues the unfinished pods on a node.
-func podsOfNode(pods podcache.Stores) handler.EventHandler {
+func podsOfNode(pods podStore) handler.EventHandler {
 	return enqueuePodsOf(func(node client.Object) ([]*podcache.Pod, error) { return pods.PodsOnNode(node.GetName()) })
 }
 
 // podsOfNamespace enqueues the unfinished pods of a namespace.
-func podsOfNamespace(pods podcache.Stores) handler.EventHandler {
+func podsOfNamespace(pods podStore) handler.EventHandler {
 	return enqueuePodsOf(func(namespace client.Object) ([]*podcache.Pod, error) { return pods.Pods(namespace.GetName()) })
 }
 
@@ -118,24 +118,18 @@ func toPolicy(kind resolve.PolicyKind) handler.TypedEventHandler[client.Object, 
 	})
 }
 
-// policiesWith lists the policies whose spec has the property. The cache fails only before its start or after its stop, when nothing is lost.
-func policiesWith(ctx context.Context, c client.Reader, property func(*v1alpha1.PolicySpec) bool) []resolve.PolicyRef {
-	var refs []resolve.PolicyRef
+// forEachPolicy calls the function with each policy. The cache fails only before its start or after its stop, when nothing is lost.
+func forEachPolicy(ctx context.Context, c client.Reader, do func(resolve.PolicyRef)) {
 	var namespaced v1alpha1.SidecarTerminationPolicyList
 	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range namespaced.Items {
-			if policy := &namespaced.Items[i]; property(&policy.Spec.PolicySpec) {
-				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
-			}
+			do(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: namespaced.Items[i].Namespace, Name: namespaced.Items[i].Name})
 		}
 	}
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
 	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range cluster.Items {
-			if policy := &cluster.Items[i]; property(&policy.Spec.PolicySpec) {
-				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name})
-			}
+			do(resolve.PolicyRef{Kind: resolve.KindCluster, Name: cluster.Items[i].Name})
 		}
 	}
-	return refs
 }

@@ -67,11 +67,12 @@ func setup(ctx context.Context, mgr manager.Manager, recorder events.EventRecord
 		return reconcilers{}, err
 	}
 	reporter := newReporter(recorder, options.Clock, queues.policies.add)
-	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
-	if err := watchAdmission(mgr, &r.policies.unguarded, guardChanged(mgr.GetCache(), &queues), options); err != nil {
+	r := newReconcilers(mgr.GetClient(), caches, kruise, reporter, options)
+	guardChanged := func(ctx context.Context) { forEachPolicy(ctx, mgr.GetCache(), queues.policies.add) }
+	if err := watchAdmission(mgr, &r.policies.unguarded, guardChanged, options); err != nil {
 		return reconcilers{}, fmt.Errorf("watch admission policies: %w", err)
 	}
-	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
+	if err := watchPods(mgr, r.pods, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies, options); err != nil {
@@ -86,15 +87,9 @@ func setup(ctx context.Context, mgr manager.Manager, recorder events.EventRecord
 	return r, nil
 }
 
-// caches are indexes of the manager's cache.
-type caches struct {
-	pods     podcache.Stores
-	policies *policyindex.Index
-}
-
 // newCaches adds the informers to the manager's cache, which must not have been started. They are filled before the reconcilers run,
 // also on a replica that waits for the lease. It fails if the cluster lacks the operator's kinds.
-func newCaches(ctx context.Context, mgr manager.Manager, options Options) (caches, error) {
+func newCaches(ctx context.Context, mgr manager.Manager, options Options) (readers, error) {
 	var err error
 	informers := func(object client.Object) (found []toolscache.SharedIndexInformer) {
 		if err == nil {
@@ -113,18 +108,14 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 		cluster = informers(&v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
-		return caches{}, err
+		return readers{}, err
 	}
 	pods, err := podcache.NewStores(ofPods)
 	if err != nil {
-		return caches{}, err
+		return readers{}, err
 	}
 	policies, err := policyindex.New(namespaced, cluster)
-	return caches{pods, policies}, err
-}
-
-func (c caches) readers(mgr manager.Manager) readers {
-	return readers{live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
+	return readers{live: mgr.GetAPIReader(), policies: policies, pods: pods}, err
 }
 
 // queues are the controllers' queues for items that no watch enqueues.
@@ -147,12 +138,14 @@ type kruiseKinds struct {
 
 // followKruise makes the manager follow the OpenKruise kinds that the operator may use. The controllers start once discovery
 // has found which of these kinds are served. A kind that is not followed counts as unavailable and needs no rights.
-func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, queues *queues) (kruiseKinds, error) {
+func followKruise(mgr manager.Manager, pods podStore, options Options, queues *queues) (kruiseKinds, error) {
 	kinds := kruiseKinds{
 		crrs: crr.NewAvailability(mgr, kruiseChanged(pods, &queues.pods), func(pod types.NamespacedName) {
 			queues.pods.add(reconcile.Request{NamespacedName: pod})
 		}),
-		pullJobs: pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.addPolicy),
+		pullJobs: pulljob.NewAvailability(mgr, func(ctx context.Context) {
+			forEachPolicy(ctx, mgr.GetCache(), queues.addPolicy)
+		}, queues.addPolicy),
 	}
 	var follow []*optionalkind.Availability
 	// An operator for single namespaces may not read the definitions and the webhook.
@@ -181,13 +174,6 @@ type reconcilers struct {
 	prePulls *PrePullReconciler
 }
 
-// readers read what the manager's client does not.
-type readers struct {
-	live     client.Reader // the API server
-	policies policyLister
-	pods     podStore
-}
-
 // newTerminators returns one terminator for each mode.
 func newTerminators(c client.Client, live client.Reader, kruise kruiseKinds, options Options) []terminator.Terminator {
 	return []terminator.Terminator{
@@ -206,8 +192,8 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
-		Reader: podinput.Reader{Objects: c, Jobs: podinput.NewJobTemplates(from.live, options.Clock), NodeKindRules: options.NodeKindRules},
-		live:   from.live, pods: from.pods, policies: from.policies, crrServed: kruise.crrs.Available, options: options,
+		Reader:  podinput.Reader{Objects: c, Jobs: podinput.NewJobTemplates(from.live, options.Clock), NodeKindRules: options.NodeKindRules},
+		readers: from, crrServed: kruise.crrs.Available, options: options,
 	}
 	for _, t := range terminators {
 		reader.Observers = append(reader.Observers, t)
@@ -224,7 +210,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 }
 
 // watchPods adds the pod controller. It watches the unfinished pods, and everything that a decision about a pod depends on.
-func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
+func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
@@ -234,19 +220,19 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	if err != nil {
 		return err
 	}
-	unfinished := mgr.GetCache()
+	unfinished, pods := mgr.GetCache(), r.reader.pods
 	watches := []source.Source{
 		source.Kind[client.Object](unfinished, &podcache.Pod{}, &podHandler{}),
-		source.Kind[client.Object](unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
+		source.Kind[client.Object](unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged()),
 		queue,
 	}
 	if r.options.NodeKindRules.All == "" {
-		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)))
+		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeKindRules)))
 	}
 	if !r.options.Capabilities.NamespacesOnly {
 		watches = append(watches,
-			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged()),
-			source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
+			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged()),
+			source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()))
 	}
 	if r.options.LedBefore != nil {
 		watches = append(watches, &missedFailures{
@@ -300,27 +286,9 @@ func kruiseKnown(kinds ...*optionalkind.Availability) func(ctx context.Context) 
 }
 
 // kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
-func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context) {
+func kruiseChanged(pods podStore, queue *queue[reconcile.Request]) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		all, err := pods.Pods(metav1.NamespaceAll)
 		queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
-	}
-}
-
-// pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
-func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
-	return func(ctx context.Context) {
-		for _, ref := range policiesWith(ctx, c, func(spec *v1alpha1.PolicySpec) bool { return spec.PrePull != nil }) {
-			queues.addPolicy(ref)
-		}
-	}
-}
-
-// guardChanged returns a function that enqueues every policy when nothing keeps outcomes any more, or something does again.
-func guardChanged(c client.Reader, queues *queues) func(ctx context.Context) {
-	return func(ctx context.Context) {
-		for _, ref := range policiesWith(ctx, c, func(*v1alpha1.PolicySpec) bool { return true }) {
-			queues.policies.add(ref)
-		}
 	}
 }
