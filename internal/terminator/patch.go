@@ -9,50 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodPatch is a strategic merge patch of a pod. The API server rejects it unless the pod has the uid that was read, and the
-// resourceVersion if that is set.
-type PodPatch struct {
-	Metadata PodPatchMetadata `json:"metadata"`
-	Spec     *PodPatchSpec    `json:"spec,omitempty"`
-	Status   *PodPatchStatus  `json:"status,omitempty"`
-}
-
-// PodPatchMetadata holds the preconditions, and the labels and annotations to merge.
-type PodPatchMetadata struct {
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Labels          map[string]string `json:"labels,omitempty"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
-}
-
-// PodPatchSpec merges containers by name.
-type PodPatchSpec struct {
-	Containers []PodPatchContainer `json:"containers"`
-}
-
-// PodPatchContainer changes the image of one container.
-type PodPatchContainer struct {
-	Name  string `json:"name"`
-	Image string `json:"image"`
-}
-
-// PodPatchStatus sets the phase, unless it is empty, and merges conditions by type.
-type PodPatchStatus struct {
-	Phase      corev1.PodPhase       `json:"phase,omitempty"`
-	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
-}
-
-// NewPodPatch returns a patch with the pod's uid and resourceVersion as preconditions.
-func NewPodPatch(pod *corev1.Pod) PodPatch {
-	return PodPatch{Metadata: PodPatchMetadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
+// NewPodPatch returns a strategic merge patch of the pod. The API server rejects it unless the pod has the uid that was read, and the
+// resourceVersion unless the caller removes that.
+func NewPodPatch(pod *corev1.Pod) *applycorev1.PodApplyConfiguration {
+	patch := &applycorev1.PodApplyConfiguration{}
+	return patch.WithUID(pod.UID).WithResourceVersion(pod.ResourceVersion)
 }
 
 // Raw returns the patch as the client sends it.
-func (p PodPatch) Raw() (client.Patch, error) {
-	data, err := json.Marshal(p)
+func Raw(patch *applycorev1.PodApplyConfiguration) (client.Patch, error) {
+	data, err := json.Marshal(patch)
 	if err != nil {
 		return nil, fmt.Errorf("encode pod patch: %w", err)
 	}

@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -18,7 +16,7 @@ import (
 // newPod returns a pod with two containers and an annotation named record.
 func newPod(record string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: "4a1b", ResourceVersion: "17", Annotations: map[string]string{"record": record}},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"record": record}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}, {Name: "proxy"}}},
 	}
 }
@@ -47,28 +45,5 @@ func TestReadRecord(t *testing.T) {
 				t.Errorf("got %d characters, want %d", len(got), len(tc.want))
 			}
 		})
-	}
-}
-
-func TestContainerNames(t *testing.T) {
-	if diff := cmp.Diff(map[string]bool{"main": true, "proxy": true}, terminator.ContainerNames(newPod(""))); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
-}
-
-func TestPodPatch(t *testing.T) {
-	patch, err := terminator.NewPodPatch(newPod("")).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := patch.Data(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(`{"metadata":{"uid":"4a1b","resourceVersion":"17"}}`, string(data)); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
-	}
-	if patch.Type() != types.StrategicMergePatchType {
-		t.Errorf("patch type %s", patch.Type())
 	}
 }

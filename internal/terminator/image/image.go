@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,29 +86,26 @@ func (t *Terminator) swap(ctx context.Context, pod *corev1.Pod, write plan.Write
 	if err != nil {
 		return false, err
 	}
-	patch := terminator.NewPodPatch(pod)
-	patch.Spec = &terminator.PodPatchSpec{}
-	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
+	now, swapped := metav1.NewTime(t.Clock.Now()), applycorev1.PodSpec()
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
 		image, wanted := write.Images[container.Name]
-		if _, swapped := swaps[container.Name]; !wanted || swapped {
+		if _, before := swaps[container.Name]; !wanted || before {
 			continue
 		}
 		swaps[container.Name] = Swap{
 			PodUID: pod.UID, Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: write.Attempt, SwappedAt: now,
 		}
-		patch.Spec.Containers = append(patch.Spec.Containers, terminator.PodPatchContainer{Name: container.Name, Image: image})
+		swapped.WithContainers(applycorev1.Container().WithName(container.Name).WithImage(image))
 	}
-	if len(patch.Spec.Containers) == 0 {
+	if len(swapped.Containers) == 0 {
 		return false, nil
 	}
 	record, err := encode(swaps, terminator.MaxRecord(pod))
 	if err != nil {
 		return false, err
 	}
-	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record}
-	raw, err := patch.Raw()
+	raw, err := terminator.Raw(terminator.NewPodPatch(pod).WithAnnotations(map[string]string{v1alpha1.AnnotationImageSwap: record}).WithSpec(swapped))
 	if err != nil {
 		return false, err
 	}

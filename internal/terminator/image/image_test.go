@@ -135,11 +135,11 @@ func TestRecordLength(t *testing.T) {
 			if applied, err := newTerminator(&sent).Execute(t.Context(), tc.pod, write); err != nil || applied.Result != terminator.Changed {
 				t.Fatalf("got %+v, error %v", applied, err)
 			}
-			var body terminator.PodPatch
+			var body corev1.Pod
 			if err := json.Unmarshal(sent.body, &body); err != nil {
 				t.Fatal(err)
 			}
-			tc.pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: body.Metadata.Annotations[v1alpha1.AnnotationImageSwap]}
+			tc.pod.Annotations = body.Annotations
 			var swaps map[string]image.Swap
 			if err := terminator.ReadRecord(tc.pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
 				t.Fatal(err)

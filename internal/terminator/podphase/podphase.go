@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -47,26 +48,24 @@ func (t *Terminator) Execute(ctx context.Context, pod *corev1.Pod, write plan.Wr
 }
 
 func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
-	patch := terminator.NewPodPatch(pod)
-	patch.Metadata.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-	patch.Metadata.Annotations = mark.Annotations(pod)
-	patch.Status = &terminator.PodPatchStatus{}
+	status := applycorev1.PodStatus()
+	patch := terminator.NewPodPatch(pod).WithAnnotations(mark.Annotations(pod)).WithStatus(status).
+		WithLabels(map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers})
 	if mark.Phase() != "" {
-		patch.Status.Conditions = []corev1.PodCondition{{
-			Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse,
-			Reason: string(v1alpha1.ModePodPhase), Message: "the sidecars end by the phase of the pod",
-		}}
+		status.WithConditions(applycorev1.PodCondition().
+			WithType(v1alpha1.PodConditionSidecarTerminated).WithStatus(corev1.ConditionFalse).
+			WithReason(string(v1alpha1.ModePodPhase)).WithMessage("the sidecars end by the phase of the pod"))
 	}
 	switch {
 	case mark.End == v1alpha1.EndFailed:
-		patch.Status.Phase = corev1.PodFailed
+		status.WithPhase(corev1.PodFailed)
 	case mark.Record == v1alpha1.MainsDecided:
-		patch.Status.Phase = corev1.PodSucceeded
+		status.WithPhase(corev1.PodSucceeded)
 	case mark.Record == "":
 		// The admission policy looks at the pod's status, which changes often while the pod starts.
-		patch.Metadata.ResourceVersion = ""
+		patch.ResourceVersion = nil
 	}
-	raw, err := patch.Raw()
+	raw, err := terminator.Raw(patch)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func TestMarkIsOnePatch(t *testing.T) {
 		anyVersion  = `{"metadata":{"uid":"4a1b","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
 		thisVersion = `{"metadata":{"uid":"4a1b","resourceVersion":"17","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
 		ignored     = `"sidecartermination.dev/ignored-exit-codes":"logs,proxy/4a1b"`
-		condition   = `{"conditions":[{"type":"SidecarTerminated","status":"False","lastProbeTime":null,"lastTransitionTime":null,` +
+		condition   = `{"conditions":[{"type":"SidecarTerminated","status":"False",` +
 			`"reason":"PodPhase","message":"the sidecars end by the phase of the pod"}]}`
 	)
 	marked := map[string]string{v1alpha1.AnnotationEnd: "PodPhase/4a1b"}
