@@ -94,38 +94,6 @@ func isEmpty(t *testing.T, q *fairQueue) {
 	}
 }
 
-func TestFairQueueHoldsBackRequestInProgress(t *testing.T) {
-	for name, tc := range map[string]struct {
-		again []priorityqueue.AddOpts
-		want  []string
-	}{
-		"not added again":   {nil, []string{"a/2 low"}},
-		"added low":         {[]priorityqueue.AddOpts{lowPriority(0)}, []string{"a/2 low", "a/1 low"}},
-		"added full":        {[]priorityqueue.AddOpts{{}}, []string{"a/1", "a/2 low"}},
-		"added low, full":   {[]priorityqueue.AddOpts{lowPriority(0), {}}, []string{"a/1", "a/2 low"}},
-		"added full, low":   {[]priorityqueue.AddOpts{{}, lowPriority(0)}, []string{"a/1", "a/2 low"}},
-		"added more urgent": {[]priorityqueue.AddOpts{{Priority: new(7)}}, []string{"a/1", "a/2 low"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := newTestQueue(t)
-			q.Add(requestOf("a/1"))
-			q.AddWithOpts(lowPriority(0), requestOf("a/2"))
-			inProgress, _ := q.Get()
-			for _, options := range tc.again {
-				q.AddWithOpts(options, inProgress)
-			}
-			if q.Len() != 1 {
-				t.Errorf("%d requests are queued, want the other one", q.Len())
-			}
-			q.Done(inProgress)
-			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
-				t.Errorf("order (-want +got):\n%s", diff)
-			}
-			isEmpty(t, q)
-		})
-	}
-}
-
 func TestFairQueueHoldsBackBusyNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQueue(t)
@@ -295,19 +263,19 @@ func firstOf(queued []string, namespace string) int {
 	return slices.IndexFunc(queued, func(text string) bool { return strings.HasPrefix(text, namespace+"/") })
 }
 
-func (m *modelQueue) get() string {
-	queued, turns := &m.full, &m.turns[0]
+func (m *modelQueue) get() (text string, full bool) {
+	queued, turns, full := &m.full, &m.turns[0], true
 	if len(m.turns[0]) == 0 {
-		queued, turns = &m.low, &m.turns[1]
+		queued, turns, full = &m.low, &m.turns[1], false
 	}
 	namespace := (*turns)[0]
 	*turns = append((*turns)[1:], namespace)
 	at := firstOf(*queued, namespace)
-	text := (*queued)[at]
+	text = (*queued)[at]
 	*queued = slices.Delete(*queued, at, at+1)
 	m.inProgress[text] = true
 	m.keepTurns()
-	return text
+	return text, full
 }
 
 func (m *modelQueue) done(text string) {
@@ -330,15 +298,15 @@ func TestFairQueueDoesWhatModelDoes(t *testing.T) {
 				q.AddWithOpts(lowPriority(0), requestOf(text))
 				model.add(text, false)
 			case 3:
-				q.Add(requestOf(text))
+				q.AddWithOpts(priorityqueue.AddOpts{Priority: new(random.IntN(2))}, requestOf(text))
 				model.add(text, true)
 			case 4, 5:
 				if q.Len() == 0 {
 					continue
 				}
-				request, _ := q.Get()
-				if want := model.get(); request.String() != want {
-					t.Fatalf("seed %d, step %d: got %s, want %s", seed, step, request, want)
+				request, priority, _ := q.GetWithPriority()
+				if want, full := model.get(); request.String() != want || (priority == fullPriority) != full {
+					t.Fatalf("seed %d, step %d: got %s with priority %d, want %s with full priority: %t", seed, step, request, priority, want, full)
 				}
 				inProgress = append(inProgress, request.String())
 			default:

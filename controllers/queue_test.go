@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"context"
 	"testing"
 
 	"k8s.io/client-go/util/workqueue"
@@ -24,17 +23,5 @@ func TestQueueAcceptsItemsAfterStart(t *testing.T) {
 	}
 	if got, _ := inner.Get(); got != "in time" {
 		t.Errorf("got %q", got)
-	}
-}
-
-func TestControllerWaitsUntilReady(t *testing.T) {
-	var q queue[string]
-	if err := q.WaitForSync(t.Context()); err != nil {
-		t.Error(err)
-	}
-	waited := false
-	q.ready = func(context.Context) { waited = true }
-	if err := q.WaitForSync(t.Context()); err != nil || !waited {
-		t.Errorf("waited: %t, error %v", waited, err)
 	}
 }

@@ -174,29 +174,21 @@ func TestIndexKeys(t *testing.T) {
 		name     string
 		selector metav1.LabelSelector
 		want     []string
-		required string
 	}{
-		{"no label", selector(nil), []string{"batch"}, ""},
-		{"any value", selector(nil, exists), []string{"batch"}, ""},
-		{"one value", selector(byName{"team": "etl"}), []string{"batch\x00team\x00etl"}, "team"},
-		{"the longest of many values", selector(byName{"team": "etl", "app": "import", "enabled": "true"}), []string{"batch\x00app\x00import"}, "app"},
-		{"the first name of equally long values", selector(byName{"team": "etl", "app": "csv"}), []string{"batch\x00app\x00csv"}, "app"},
-		{"an In expression", selector(nil, exists, in("app", "import", "export")), []string{"batch\x00app\x00import", "batch\x00app\x00export"}, "app"},
+		{"no label", selector(nil), []string{"batch"}},
+		{"any value", selector(nil, exists), []string{"batch"}},
+		{"one value", selector(byName{"team": "etl"}), []string{"batch\x00team\x00etl"}},
+		{"the longest of many values", selector(byName{"team": "etl", "app": "import", "enabled": "true"}), []string{"batch\x00app\x00import"}},
+		{"the first name of equally long values", selector(byName{"team": "etl", "app": "csv"}), []string{"batch\x00app\x00csv"}},
+		{"an In expression", selector(nil, exists, in("app", "import", "export")), []string{"batch\x00app\x00import", "batch\x00app\x00export"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			labels := newRequiredLabels()
-			keys, err := labels.index(indexedPolicy("batch", "mesh", test.selector))
+			keys, err := newRequiredLabels().index(indexedPolicy("batch", "mesh", test.selector))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, keys); diff != "" {
 				t.Errorf("keys (-want +got):\n%s", diff)
-			}
-			for _, name := range []string{"team", "app", "enabled"} {
-				// Names may share a slot.
-				if want := name == test.required; labels.mayRequire(name) != want && (want || labels.slot(name) != labels.slot(test.required)) {
-					t.Errorf("label %s may be required: %t, want %t", name, !want, want)
-				}
 			}
 		})
 	}
