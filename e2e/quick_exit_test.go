@@ -23,7 +23,6 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
-	"github.com/sidecar-termination/operator/hack/packaging/program"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
@@ -51,7 +50,7 @@ var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := program.Compile(context.Background(), cluster.Repository, "./e2e/sidecar", thisPlatform)
+	compiled, err := clusterimages.Compile(context.Background(), cluster.Repository, "./e2e/sidecar", thisPlatform)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +73,7 @@ var coveredCommands = []string{sidecarProgram, "/usr/local/bin/agent"}
 // pushQuickExit pushes a quick-exit image with coveredCommands and returns the reference.
 func pushQuickExit(test *harness.Test, registry *harness.Registry, tag string) string {
 	test.Helper()
-	compiled, err := program.Compile(test.Context(), test.Repository, clusterimages.QuickExitProgram, thisPlatform)
-	if err != nil {
-		test.Fatal(err)
-	}
-	image, err := clusterimages.QuickExit(compiled, slices.Concat(quickexit.DefaultPaths(), coveredCommands), thisPlatform)
+	image, err := clusterimages.QuickExit(test.Context(), test.Repository, thisPlatform, coveredCommands...)
 	if err != nil {
 		test.Fatal(err)
 	}

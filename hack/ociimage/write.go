@@ -23,19 +23,12 @@ const annotationReference = "org.opencontainers.image.ref.name"
 // unfinished is the suffix of a file or directory that is being written.
 const unfinished = ".part"
 
-// PlatformImage is the image of one platform.
-type PlatformImage struct {
-	Platform v1.Platform
-	Image    v1.Image
-}
+// EmptyIndex is an image index without images.
+func EmptyIndex() v1.ImageIndex { return mutate.IndexMediaType(empty.Index, types.OCIImageIndex) }
 
-// Index returns an image index of the images, in their order.
-func Index(images []PlatformImage) v1.ImageIndex {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, image := range images {
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: plainImage{image.Image}, Descriptor: v1.Descriptor{Platform: &image.Platform}})
-	}
-	return index
+// Append returns the index with the image of a further platform.
+func Append(index v1.ImageIndex, platform v1.Platform, image v1.Image) v1.ImageIndex {
+	return mutate.AppendManifests(index, mutate.IndexAddendum{Add: plainImage{image}, Descriptor: v1.Descriptor{Platform: &platform}})
 }
 
 // plainImage hides the media type of the configuration, which the library would write as the artifact type. Some

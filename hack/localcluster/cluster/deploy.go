@@ -4,8 +4,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -78,17 +76,16 @@ func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
 	return nil
 }
 
-// buildOperator makes the operator's image known to all nodes, and returns its tag, which is derived from the program.
+// buildOperator makes the operator's image known to all nodes, and returns its tag, which is derived from the image.
 func (c *Cluster) buildOperator(ctx context.Context, description Description) (tag string, err error) {
-	program, err := c.compile(ctx, ".")
-	if err != nil {
-		return "", err
-	}
-	digest := sha256.Sum256(program)
-	tag = hex.EncodeToString(digest[:])[:12]
-	image, err := images.Operator(program, platform())
+	image, err := images.Operator(ctx, c.layout.Repository, platform())
 	if err != nil {
 		return "", fmt.Errorf("build the operator's image: %w", err)
 	}
+	digest, err := image.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest the operator's image: %w", err)
+	}
+	tag = digest.Hex[:12]
 	return tag, c.importImage(ctx, description, images.OperatorRepository+":"+tag, image)
 }

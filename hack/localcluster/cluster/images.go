@@ -16,8 +16,6 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
-	"github.com/sidecar-termination/operator/hack/packaging/program"
-	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // platform is the platform of this machine.
@@ -25,10 +23,12 @@ func platform() v1.Platform { return v1.Platform{OS: runtime.GOOS, Architecture:
 
 // importImages makes the images that every cluster has, and makes them known to the kubelet of a container runtime.
 func (c *Cluster) importImages(ctx context.Context, socket string) error {
-	for reference, build := range map[string]func(context.Context) (v1.Image, error){
-		images.PauseReference: c.pauseImage, images.BusyboxReference: busyboxImage, images.QuickExitReference: c.quickExitImage,
+	for reference, build := range map[string]func() (v1.Image, error){
+		images.PauseReference:     func() (v1.Image, error) { return images.Pause(ctx, c.layout.Repository, platform()) },
+		images.BusyboxReference:   func() (v1.Image, error) { return busyboxImage(ctx) },
+		images.QuickExitReference: func() (v1.Image, error) { return images.QuickExit(ctx, c.layout.Repository, platform()) },
 	} {
-		image, err := build(ctx)
+		image, err := build()
 		if err != nil {
 			return fmt.Errorf("build the image %s: %w", reference, err)
 		}
@@ -67,22 +67,6 @@ func (c *Cluster) importTo(ctx context.Context, reference string, image v1.Image
 	return nil
 }
 
-func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.compile(ctx, "./hack/localcluster/images/pause")
-	if err != nil {
-		return nil, err
-	}
-	return images.Pause(program, platform())
-}
-
-func (c *Cluster) quickExitImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.compile(ctx, images.QuickExitProgram)
-	if err != nil {
-		return nil, err
-	}
-	return images.QuickExit(program, quickexit.DefaultPaths(), platform())
-}
-
 func busyboxImage(ctx context.Context) (v1.Image, error) {
 	program, err := os.ReadFile(busyboxProgram)
 	if err != nil {
@@ -93,13 +77,4 @@ func busyboxImage(ctx context.Context) (v1.Image, error) {
 		return nil, fmt.Errorf("list the applets of busybox: %w", err)
 	}
 	return images.Busybox(program, strings.Fields(string(applets)), platform())
-}
-
-// compile builds a program of the operator's module for the machine and returns it.
-func (c *Cluster) compile(ctx context.Context, path string) ([]byte, error) {
-	compiled, err := program.Compile(ctx, c.layout.Repository, path, platform())
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", path, err)
-	}
-	return compiled, nil
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images makes the container images of the local cluster without a container
-// engine.
+// Package images makes the container images of the project and of the local cluster without a container engine.
 package images
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,17 +31,40 @@ const (
 
 const searchPath = "PATH=" + quickexit.SearchPath
 
-// QuickExitProgram is the path of the quick-exit image's program in the repository.
-const QuickExitProgram = "./hack/localcluster/images/quickexit"
+// Compile builds the package at the path in the module's directory for a platform. The program is static and reproducible: the same
+// sources and Go version give the same bytes on every machine.
+func Compile(ctx context.Context, module, path string, platform v1.Platform) (program []byte, err error) {
+	directory, err := os.MkdirTemp("", "operator-")
+	if err != nil {
+		return nil, fmt.Errorf("create a build directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	file := filepath.Join(directory, "program")
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file, path)
+	command.Dir = module
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	if output, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile %s for %s: %w\n%s", path, platform, err, output)
+	}
+	return os.ReadFile(file)
+}
 
-// Pause returns the image of pod sandboxes.
-func Pause(program []byte, platform v1.Platform) (v1.Image, error) {
+// Pause builds the image of pod sandboxes from the repository.
+func Pause(ctx context.Context, repository string, platform v1.Platform) (v1.Image, error) {
+	program, err := Compile(ctx, repository, "./hack/localcluster/images/pause", platform)
+	if err != nil {
+		return nil, err
+	}
 	return ociimage.Rootfs{Programs: map[string][]byte{"pause": program}}.Image(platform, v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"})
 }
 
-// Operator returns the operator's image.
-func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
+// Operator builds the operator's image from the repository.
+func Operator(ctx context.Context, repository string, platform v1.Platform) (v1.Image, error) {
 	const binary = settings.Name
+	program, err := Compile(ctx, repository, ".", platform)
+	if err != nil {
+		return nil, err
+	}
 	return ociimage.Rootfs{Programs: map[string][]byte{binary: program}, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
 		v1.Config{
 			Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath},
@@ -55,11 +83,16 @@ func labels(title, description string) map[string]string {
 	}
 }
 
-// QuickExit returns the quick-exit image: the program at its entrypoint, and hard links to it at the paths.
-func QuickExit(program []byte, paths []string, platform v1.Platform) (v1.Image, error) {
+// QuickExit builds the quick-exit image from the repository: the program at its entrypoint, and hard links to it at the default paths and
+// at further ones.
+func QuickExit(ctx context.Context, repository string, platform v1.Platform, further ...string) (v1.Image, error) {
+	program, err := Compile(ctx, repository, "./hack/localcluster/images/quickexit", platform)
+	if err != nil {
+		return nil, err
+	}
 	relative := func(path string) string { return strings.TrimPrefix(path, "/") }
 	root := ociimage.Rootfs{Programs: map[string][]byte{relative(quickexit.Entrypoint): program}, Links: map[string]string{}}
-	for _, path := range paths {
+	for _, path := range append(quickexit.DefaultPaths(), further...) {
 		if path != quickexit.Entrypoint {
 			root.Links[relative(path)] = relative(quickexit.Entrypoint)
 		}

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -118,14 +118,11 @@ func render(directory string) ([]byte, error) {
 
 // write writes files into a directory, and returns their paths.
 func write(directory string, files map[string][]byte) ([]string, error) {
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return nil, fmt.Errorf("create %s: %w", directory, err)
-	}
 	var paths []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := filepath.Join(directory, name)
-		if err := os.WriteFile(file, files[name], 0o644); err != nil {
-			return nil, fmt.Errorf("write a file: %w", err)
+		if err := layout.WriteFile(file, files[name]); err != nil {
+			return nil, err
 		}
 		paths = append(paths, file)
 	}

@@ -14,8 +14,6 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
-	"github.com/sidecar-termination/operator/hack/packaging/program"
-	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -36,35 +34,27 @@ func ImagePlatforms() []v1.Platform {
 // engine. It writes each as an OCI layout below the directory, in place of what was there, and returns a line with its digest and its
 // path. The same sources and the same Go give the same digests.
 func WriteImages(ctx context.Context, repository, directory string, platforms []v1.Platform) ([]string, error) {
-	quickExit := func(program []byte, platform v1.Platform) (v1.Image, error) {
-		return images.QuickExit(program, quickexit.DefaultPaths(), platform)
+	quickExit := func(ctx context.Context, repository string, platform v1.Platform) (v1.Image, error) {
+		return images.QuickExit(ctx, repository, platform)
 	}
 	// Sources that are no repository have none.
 	revision, _ := exec.CommandContext(ctx, "git", "-C", repository, "rev-parse", "HEAD").Output()
 	var lines []string
 	for _, image := range []struct {
-		name, program string
-		make          func(program []byte, platform v1.Platform) (v1.Image, error)
-	}{
-		{OperatorImage, ".", images.Operator},
-		{QuickExitImage, images.QuickExitProgram, quickExit},
-	} {
-		var built []ociimage.PlatformImage
+		name string
+		make func(ctx context.Context, repository string, platform v1.Platform) (v1.Image, error)
+	}{{OperatorImage, images.Operator}, {QuickExitImage, quickExit}} {
+		index := ociimage.EmptyIndex()
 		for _, platform := range platforms {
-			compiled, err := program.Compile(ctx, repository, image.program, platform)
-			if err != nil {
-				return nil, err
-			}
-			made, err := image.make(compiled, platform)
+			made, err := image.make(ctx, repository, platform)
 			if err == nil {
 				made, err = withRevision(made, revision)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("build the image %s: %w", image.name, err)
 			}
-			built = append(built, ociimage.PlatformImage{Platform: platform, Image: made})
+			index = ociimage.Append(index, platform, made)
 		}
-		index := ociimage.Index(built)
 		target := filepath.Join(directory, image.name)
 		if err := ociimage.WriteLayout(target, "latest", index); err != nil {
 			return nil, err

@@ -10,7 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -49,7 +49,7 @@ func WritePlugin(ctx context.Context, repository, directory string, platforms []
 	}
 	archives := map[string][]byte{}
 	for _, platform := range platforms {
-		compiled, err := program.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
+		compiled, err := images.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
 		if err != nil {
 			return nil, err
 		}
