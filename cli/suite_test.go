@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/cli"
@@ -83,10 +82,8 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 // apply creates the objects of a directory of config, with replaced texts. The server has the CRDs, and the namespaces of the test.
 func apply(t *testing.T, c client.Client, directory string, replaced ...string) {
 	t.Helper()
-	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/"+directory)
-	must(t, err)
-	for _, resource := range rendered.Resources() {
-		content, err := resource.AsYAML()
+	for _, rendered := range testenv.Render(t, "../config/"+directory) {
+		content, err := yaml.Marshal(rendered)
 		must(t, err)
 		object := &unstructured.Unstructured{}
 		must(t, yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object))

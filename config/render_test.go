@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/hack/testenv"
@@ -36,7 +34,7 @@ const (
 type resources []unstructured.Unstructured
 
 // built caches the objects of directories and of users' kustomizations, which many tests share.
-var built = map[string][][]byte{}
+var built = map[string][]*unstructured.Unstructured{}
 
 // render builds the kustomization in a directory.
 func render(tb testing.TB, directory string) resources {
@@ -55,24 +53,11 @@ func renderOverlay(t *testing.T, kustomization string) resources {
 func cached(tb testing.TB, key, directory string) resources {
 	tb.Helper()
 	if built[key] == nil {
-		openapi.ResetOpenAPI()
-		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
-		if err != nil {
-			tb.Fatalf("render %s: %v", directory, err)
-		}
-		for _, resource := range rendered.Resources() {
-			content, err := resource.MarshalJSON()
-			if err != nil {
-				tb.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
-			}
-			built[key] = append(built[key], content)
-		}
+		built[key] = testenv.Render(tb, directory)
 	}
 	rendered := make(resources, len(built[key]))
-	for i, content := range built[key] {
-		if err := rendered[i].UnmarshalJSON(content); err != nil {
-			tb.Fatalf("read object %d of %s: %v", i, directory, err)
-		}
+	for i, object := range built[key] {
+		object.DeepCopyInto(&rendered[i])
 	}
 	return rendered
 }

@@ -10,10 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -25,18 +23,10 @@ import (
 // permit grants a ServiceAccount what the overlay namespaced grants the operator, in the namespaces, and returns its connection.
 func (f *fixture) permit(namespaces ...string) *rest.Config {
 	f.Helper()
-	built, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/overlays/namespaced/batch")
-	if err != nil {
-		f.Fatal(err)
-	}
 	account := map[string]any{"kind": "ServiceAccount", "namespace": f.namespace, "name": "operator"}
-	for _, resource := range built.Resources() {
+	for _, rendered := range testenv.Render(f.T, "../config/overlays/namespaced/batch") {
 		for _, namespace := range namespaces {
-			content, err := resource.Map()
-			if err != nil {
-				f.Fatal(err)
-			}
-			object := &unstructured.Unstructured{Object: content}
+			object := rendered.DeepCopy()
 			object.SetNamespace(namespace)
 			if object.GetKind() == "RoleBinding" {
 				object.Object["subjects"] = []any{account}

@@ -34,7 +34,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -199,23 +198,8 @@ func (f *fixture) cleanUp() {
 // of pods is decided. The admission policies must not deny any write of the operator.
 func (f *fixture) installConfig() {
 	f.Helper()
-	built, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/default")
-	if err != nil {
-		f.Fatal(err)
-	}
-	component, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/components/include-injected")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, resource := range append(built.Resources(), component.Resources()...) {
-		content, err := resource.MarshalJSON()
-		if err != nil {
-			f.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(content); err != nil {
-			f.Fatal(err)
-		}
+	built := testenv.Render(f.T, "../config/default")
+	for _, object := range append(built, testenv.Render(f.T, "../config/components/include-injected")...) {
 		switch object.GetKind() {
 		case "MutatingAdmissionPolicyBinding":
 			decided := []any{map[string]any{"key": undecidedLabel, "operator": "DoesNotExist"}}

@@ -12,10 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
@@ -155,16 +153,11 @@ summary:
 }
 
 func TestInstalledKindsAreThoseOfDefault(t *testing.T) {
-	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../../config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := sets.New[string]()
-	for _, resource := range rendered.Resources() {
-		kind := resource.GetGvk()
-		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind})
+	for _, object := range testenv.Render(t, "../../config/default") {
+		plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 		name := plural.GroupResource().String()
-		if resource.GetNamespace() != "" {
+		if object.GetNamespace() != "" {
 			name += "/"
 		}
 		want.Insert(name)

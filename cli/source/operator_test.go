@@ -10,11 +10,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -41,20 +40,12 @@ func TestOperatorArguments(t *testing.T) {
 }
 
 func TestInstalledArgumentsAreThoseOfTheDefaultInstallation(t *testing.T) {
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range rendered.Resources() {
+	for _, object := range testenv.Render(t, "../../config/default") {
 		if object.GetKind() != "Deployment" {
 			continue
 		}
-		content, err := object.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
 		deployment := &appsv1.Deployment{}
-		if err := yaml.Unmarshal(content, deployment); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
 			t.Fatal(err)
 		}
 		if got, ok := source.OperatorArguments(deployment); !ok || !slices.Equal(got, settings.InstalledArguments()) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -63,13 +64,8 @@ func run(ctx context.Context, arguments []string) error {
 	case "build --envtest":
 		return build(ctx, local)
 	}
-	if len(arguments) == 3 && arguments[0] == "component" {
-		switch name := arguments[2]; arguments[1] {
-		case "start":
-			return local.StartComponent(ctx, name)
-		case "stop", "kill":
-			return local.StopComponent(ctx, name, arguments[1] == "kill")
-		}
+	if len(arguments) == 3 && arguments[0] == "component" && slices.Contains([]string{"start", "stop", "kill"}, arguments[1]) {
+		return local.ChangeComponent(ctx, arguments[1], arguments[2])
 	}
 	return errors.New(usage)
 }

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/kustomize/api/krusty"
 
+	"github.com/sidecar-termination/operator/hack/kustomize"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 // startTimeout limits the start and stop of the server. The default of 20 seconds is too short on a busy machine.
@@ -63,17 +65,8 @@ func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 // Eventually polls until the check returns nil, and fails the test with the last error after a minute.
 func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
 	tb.Helper()
-	var last error
-	ctx := context.WithoutCancel(tb.Context())
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if last == nil || ctx.Err() == nil {
-			last = err // an error caused by the timeout says nothing
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		tb.Fatalf("timed out waiting: %s: %v", what, last)
+	if err := progress.Poll(context.WithoutCancel(tb.Context()), 20*time.Millisecond, time.Minute, check); err != nil {
+		tb.Fatalf("timed out waiting: %s: %v", what, err)
 	}
 }
 
@@ -87,13 +80,17 @@ func FreeAddress(tb testing.TB) string {
 	return address
 }
 
-// Kustomizer returns a Kustomizer that orders resources as `kustomize build` does. kustomize has a global OpenAPI schema, so
-// two builds must not run in parallel.
-func Kustomizer() *krusty.Kustomizer {
+// Render returns the objects of the kustomization in a directory, in the order of `kustomize build`. Two calls must not run in parallel.
+func Render(tb testing.TB, directory string) []*unstructured.Unstructured {
+	tb.Helper()
 	options := krusty.MakeDefaultOptions()
 	// The default overrides the order of a kustomization with a warning.
 	options.Reorder = krusty.ReorderOptionUnspecified
-	return krusty.MakeKustomizer(options)
+	objects, err := kustomize.Render(directory, options)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return objects
 }
 
 // KeptConnections ignores goroutines of idle keep-alive connections of the test's clients and servers, which are not leaks.

@@ -15,7 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
 
+	"github.com/sidecar-termination/operator/hack/kustomize"
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -158,7 +161,9 @@ func (c *Cluster) addonObjects(ctx context.Context, addon Addon, authority []byt
 	if err != nil {
 		return nil, err
 	}
-	objects, err := render(filepath.Join(source, addon.Manifests))
+	options := krusty.MakeDefaultOptions()
+	options.Reorder, options.LoadRestrictions = krusty.ReorderOptionLegacy, types.LoadRestrictionsNone
+	objects, err := kustomize.Render(filepath.Join(source, addon.Manifests), options)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -78,7 +80,7 @@ func delegate(directory string) error {
 
 // killAll kills every process in the control groups of the cluster and waits until all are gone.
 func killAll(ctx context.Context) error {
-	return poll(ctx, 20*time.Second, func(context.Context) error {
+	return progress.Poll(ctx, pollInterval, 20*time.Second, func(context.Context) error {
 		left := 0
 		err := eachProcess(func(group string, pid int) error {
 			left++
@@ -134,7 +136,7 @@ func thaw(group string) error {
 
 // removeCgroups removes the control groups of the cluster, which hold no process any more.
 func removeCgroups(ctx context.Context) error {
-	return poll(ctx, 10*time.Second, func(context.Context) error {
+	return progress.Poll(ctx, pollInterval, 10*time.Second, func(context.Context) error {
 		groups, err := clusterGroups()
 		if err != nil {
 			return err

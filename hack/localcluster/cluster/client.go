@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
@@ -47,30 +45,6 @@ func connectWith(configuration *rest.Config) (client.Client, error) {
 	return api, nil
 }
 
-// render returns the objects of a kustomization, those first that others need, as kubectl apply does.
-func render(directory string) ([]*unstructured.Unstructured, error) {
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy
-	options.LoadRestrictions = types.LoadRestrictionsNone
-	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
-	if err != nil {
-		return nil, fmt.Errorf("render %s: %w", directory, err)
-	}
-	var objects []*unstructured.Unstructured
-	for _, resource := range rendered.Resources() {
-		content, err := resource.MarshalJSON()
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", resource.CurId(), err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(content); err != nil {
-			return nil, fmt.Errorf("read %s: %w", resource.CurId(), err)
-		}
-		objects = append(objects, object)
-	}
-	return objects, nil
-}
-
 // createAll creates the objects that do not exist, and waits until all definitions of the API server are established. Webhooks come first,
 // so that no custom resource gets past them.
 func createAll(ctx context.Context, api client.Client, objects []*unstructured.Unstructured) error {
@@ -86,7 +60,7 @@ func createAll(ctx context.Context, api client.Client, objects []*unstructured.U
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	return poll(ctx, 60*time.Second, func(ctx context.Context) error {
+	return progress.Poll(ctx, pollInterval, 60*time.Second, func(ctx context.Context) error {
 		definitions := &apiextensionsv1.CustomResourceDefinitionList{}
 		if err := api.List(ctx, definitions); err != nil {
 			return fmt.Errorf("list the definitions: %w", err)

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -147,25 +145,5 @@ func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 	return c.lock()
 }
 
-// poll calls the condition until it holds, and returns the condition's last error when it does not within the timeout.
-func poll(parent context.Context, timeout time.Duration, condition func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(parent, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		err := condition(ctx)
-		if final := (finalError{}); errors.As(err, &final) {
-			return false, final.error
-		}
-		// A condition that was cut short says nothing about why it does not hold.
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if wait.Interrupted(err) && parent.Err() == nil {
-		return fmt.Errorf("not within %s: %w", timeout, last)
-	}
-	return err
-}
-
-// finalError ends a poll at once.
-type finalError struct{ error }
+// pollInterval is the time between two looks at a condition.
+const pollInterval = 200 * time.Millisecond

@@ -94,12 +94,15 @@ func (c *Cluster) launch(component Component) error {
 // await waits until the component is healthy. It fails early when the process ends.
 func (c *Cluster) await(ctx context.Context, component Component) error {
 	begin := time.Now()
-	err := poll(ctx, startTimeout, func(ctx context.Context) error {
+	err := progress.Poll(ctx, pollInterval, startTimeout, func(ctx context.Context) error {
 		if !c.alive(component) {
-			return finalError{errors.New("the process ended")}
+			return nil
 		}
 		return probe(ctx, component.Health)
 	})
+	if err == nil && !c.alive(component) {
+		err = errors.New("the process ended")
+	}
 	if err != nil {
 		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name)))
 	}
@@ -124,30 +127,21 @@ func tail(file string) string {
 	return fmt.Sprintf("the end of %s:\n%s", file, process.Tail(file, logLines))
 }
 
-// StartComponent starts one component of the cluster, unless it runs, and waits until it is healthy.
-func (c *Cluster) StartComponent(ctx context.Context, name string) error {
+// ChangeComponent starts one component of the cluster, unless it runs, and waits until it is healthy. Or it stops or kills the component,
+// if it runs, and waits until it is gone. The action is start, stop or kill.
+func (c *Cluster) ChangeComponent(ctx context.Context, action, name string) error {
 	return c.change(func(description Description) error {
 		component, err := description.named(name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case action == "start":
+			return c.start(ctx, description, component)
+		case action == "kill":
+			return c.stop(ctx, component, 0)
+		default:
+			return c.stop(ctx, component, stopTimeout)
 		}
-		return c.start(ctx, description, component)
-	})
-}
-
-// StopComponent ends one component of the cluster, if it runs, and waits until it is gone. It kills it at once if asked to, as a crash
-// would.
-func (c *Cluster) StopComponent(ctx context.Context, name string, kill bool) error {
-	return c.change(func(description Description) error {
-		component, err := description.named(name)
-		if err != nil {
-			return err
-		}
-		grace := stopTimeout
-		if kill {
-			grace = 0
-		}
-		return c.stop(ctx, component, grace)
 	})
 }
 

@@ -21,8 +21,7 @@ import (
 )
 
 // Up brings the cluster up at these versions and returns when it is usable. It completes a running cluster where a process is missing,
-// adds addons, and replaces kubelets by newer ones while the containers run on. It refuses other changes. Whatever is left of a cluster
-// that no longer runs, or that never came up, it removes first.
+// and adds addons. It refuses other changes. Whatever is left of a cluster that no longer runs, or that never came up, it removes first.
 func (c *Cluster) Up(ctx context.Context, versions Versions) error {
 	unlock, err := c.lockMachine(ctx)
 	if err != nil {
@@ -158,7 +157,7 @@ func (c *Cluster) awaitNode(ctx context.Context, name, component string) error {
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, 60*time.Second, func(ctx context.Context) error {
+	err = progress.Poll(ctx, pollInterval, 60*time.Second, func(ctx context.Context) error {
 		if err := nodeReady(ctx, api, name); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/testenv"
@@ -69,11 +69,7 @@ func TestOverlayUsesImages(t *testing.T) {
 		if err := dist.WriteOverlay(filepath.Join(repository, "config", "default"), directory, dist.References{Operator: test.operator, QuickExit: test.quickExit}); err != nil {
 			t.Fatal(err)
 		}
-		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := rendered.AsYaml()
+		content, err := yaml.Marshal(testenv.Render(t, directory))
 		if err != nil {
 			t.Fatal(err)
 		}
