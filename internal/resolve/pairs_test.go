@@ -4,6 +4,7 @@ package resolve_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/e2e/docs"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -60,7 +60,13 @@ func TestPairsOfDeclarations(t *testing.T) {
 			fmt.Fprintf(&table, "| %s | %s | %s |\n", first.name, other, describe(resolve.Resolve(pod, policies, options)))
 		}
 	}
-	docs.RequireSection(t, "testdata/pairs.txt", "pairs", table.String())
+	known, err := os.ReadFile("testdata/pairs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(known), table.String()) {
+		t.Errorf("testdata/pairs.txt has another table; this is the current one:\n%s", table.String())
+	}
 }
 
 // describe returns the last cells of a row.
