@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,15 +46,12 @@ type behaviour struct {
 }
 
 // requirement requires something of the Job named job.
-type requirement func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy)
+type requirement func(test *harness.Test)
 
-func TestBehaviours(t *testing.T) {
-	harness.Shared(t)
-	restartPolicies := jobRestartPolicies
-	if !testenv.Long() {
-		restartPolicies = restartPolicies[:1]
-	}
-	for _, b := range slices.Concat(modeBehaviours(restartPolicies), envBehaviours(), nodeBehaviours(restartPolicies), jobBehaviours(), stuckBehaviours()) {
+// runBehaviours runs each behaviour in a namespace of its own.
+func runBehaviours(t *testing.T, all []behaviour) {
+	t.Helper()
+	for _, b := range all {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
@@ -63,9 +59,20 @@ func TestBehaviours(t *testing.T) {
 				test.Create(b.policy)
 			}
 			test.Create(b.job)
-			b.require(test, b.policy)
+			b.require(test)
 		})
 	}
+}
+
+func TestBehaviours(t *testing.T) {
+	harness.Shared(t)
+	restartPolicies := jobRestartPolicies
+	if !testenv.Long() {
+		restartPolicies = restartPolicies[:1]
+	}
+	runBehaviours(t, slices.Concat(
+		modeBehaviours(restartPolicies), envBehaviours(), nodeBehaviours(restartPolicies), jobBehaviours(), stuckBehaviours(),
+	))
 }
 
 // modeBehaviours are the modes of policies on a node with OpenKruise.
@@ -205,16 +212,14 @@ func jobBehaviours() []behaviour {
 	late := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(3600))
 	late.Spec.ActiveDeadlineSeconds = ptr.To[int64](15)
 	late.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
-	return append(all, behaviour{"activeDeadlineSeconds", with(v1alpha1.ModeAuto), late, func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	return append(all, behaviour{"activeDeadlineSeconds", with(v1alpha1.ModeAuto), late, func(test *harness.Test) {
 		test.WaitForFailed("job")
 		test.Recorder.Look(func(seen harness.Seen) {
 			if reason, _ := harness.JobCondition(seen.Job("job"), batchv1.JobFailed); !strings.HasPrefix(reason, batchv1.JobReasonDeadlineExceeded) {
 				test.Errorf("The Job failed with %s, want %s", reason, batchv1.JobReasonDeadlineExceeded)
 			}
 		})
-		var record harness.PodRecord
-		test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods("job")[0] })
-		requireNotEnded(test, &record)
+		requireNotEnded(test, test.RecordOf("job"))
 	}})
 }
 
@@ -256,6 +261,15 @@ func with(mode v1alpha1.Mode, changes ...func(*v1alpha1.PolicySpec)) *v1alpha1.S
 	return policy
 }
 
+// policyLabel is a label of pods with the name of their policy.
+const policyLabel = "policy"
+
+// named gives a policy a name, and the pods with that name as a label.
+func named(policy *v1alpha1.SidecarTerminationPolicy, name string) *v1alpha1.SidecarTerminationPolicy {
+	policy.Name, policy.Spec.PodSelector.MatchLabels = name, map[string]string{policyLabel: name}
+	return policy
+}
+
 func respect(spec *v1alpha1.PolicySpec) { spec.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }
 
 func threeModes() *v1alpha1.SidecarTerminationPolicy {
@@ -285,30 +299,30 @@ func onNode(job *batchv1.Job, node string) *batchv1.Job {
 
 // both requires two things.
 func both(first, second requirement) requirement {
-	return func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+	return func(test *harness.Test) {
 		test.Helper()
-		first(test, policy)
-		second(test, policy)
+		first(test)
+		second(test)
 	}
 }
 
 // event requires an event of the type on the pod.
 func event(kind string, reason v1alpha1.Reason) requirement {
-	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	return func(test *harness.Test) {
 		test.Helper()
-		if found := test.WaitForEvent(test.PodOf("job"), reason); found.Type != kind {
+		if found := test.WaitForEvent(test.RecordOf("job").Pod, reason); found.Type != kind {
 			test.Errorf("Event %s is of type %s, want %s", reason, found.Type, kind)
 		}
 	}
 }
 
-func completed(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func completed(test *harness.Test) {
 	test.Helper()
 	test.RequireCompleted("job")
 }
 
 // failedOnce requires that the Job and its only pod are Failed.
-func failedOnce(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func failedOnce(test *harness.Test) {
 	test.Helper()
 	test.WaitForFailed("job")
 	if record := test.RequireFinished("job"); record.Pod.Status.Phase != corev1.PodFailed {
@@ -317,25 +331,18 @@ func failedOnce(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 }
 
 // failedTwice requires that the Job has had two pods, whose main containers ran once.
-func failedTwice(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func failedTwice(test *harness.Test) {
 	test.Helper()
 	test.WaitForFailed("job")
-	test.EventuallySeen("two failed pods without processes", harness.FinishTimeout, func(seen harness.Seen) error {
-		pods := seen.Pods("job")
-		for _, record := range pods {
-			if record.Pod.Status.Phase != corev1.PodFailed || record.Reversal() != "" || record.Container(harness.MainName).RestartCount != 0 {
-				return errors.New(seen.Describe("job"))
-			}
+	for _, record := range test.RequireAllFinished("job", 2) {
+		if record.Pod.Status.Phase != corev1.PodFailed || record.Container(harness.MainName).RestartCount != 0 {
+			test.Errorf("The main container of pod %s did not fail once: %s", record.Pod.Name, record.PhaseLog())
 		}
-		if len(pods) != 2 || anyRunning(pods) {
-			return fmt.Errorf("there are %d pods: %s", len(pods), seen.Describe("job"))
-		}
-		return nil
-	})
+	}
 }
 
 // endedByCRR requires that the Job completes, and that one CRR terminated the sidecar, which handled SIGTERM.
-func endedByCRR(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func endedByCRR(test *harness.Test) {
 	test.Helper()
 	requireEndedByCRR(test, "job")
 }
@@ -374,7 +381,7 @@ func requireRun(test *harness.Test, record *harness.PodRecord, container string,
 }
 
 // endedByCRRAndImage requires that the Job completes, and that its sidecars were ended by the modes of their names.
-func endedByCRRAndImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func endedByCRRAndImage(test *harness.Test) {
 	test.Helper()
 	record := test.RequireCompleted("job")
 	requireCRR(test, record, "by-crr")
@@ -384,7 +391,7 @@ func endedByCRRAndImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy
 
 // endedByImage requires that the Job completes, and that the quick-exit image replaced the sidecar, without a CRR. The pod may be done
 // before the image has run.
-func endedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+func endedByImage(test *harness.Test) {
 	test.Helper()
 	record := test.RequireCompleted("job")
 	test.RequireCRRs(record, 0)
@@ -395,15 +402,10 @@ func endedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 	}
 }
 
-func requireEndedByImage(test *harness.Test) {
-	test.Helper()
-	endedByImage(test, nil)
-}
-
 // endedByPhase requires that the Job completes, and that the kubelet stopped the sidecar because of the pod's phase: it did not restart
 // and has the exit code.
 func endedByPhase(exitCode int32) requirement {
-	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	return func(test *harness.Test) {
 		test.Helper()
 		record := test.RequireCompleted("job")
 		test.RequireCRRs(record, 0)
@@ -421,7 +423,7 @@ func endedByPhase(exitCode int32) requirement {
 
 // unusable requires that the pod reports at once that its node does not support its mode.
 func unusable(reason v1alpha1.Reason) requirement {
-	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	return func(test *harness.Test) {
 		test.Helper()
 		test.WaitForEvent(test.WaitForMain("job"), reason)
 		requireStillRunning(test)
@@ -429,8 +431,10 @@ func unusable(reason v1alpha1.Reason) requirement {
 }
 
 // stuckUntilPullable requires that the pod and the policy report a sidecar that is stuck, and sets an image that can be pulled.
-func stuckUntilPullable(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+func stuckUntilPullable(test *harness.Test) {
 	test.Helper()
+	policy := harness.Policy("")
+	policy.Namespace = test.Namespace
 	pod := test.WaitForMain("job")
 	if event := test.WaitForEvent(pod, v1alpha1.ReasonStuck); !strings.Contains(event.Message, harness.SidecarName) {
 		test.Errorf("The event says %q", event.Message)
@@ -501,22 +505,12 @@ func TestLeftAlone(t *testing.T) {
 	test.Create(selected)
 	test.RequireCompleted("selected")
 	for _, owner := range all {
-		requireUntouched(test, owner)
-		test.Recorder.Look(func(seen harness.Seen) {
-			if sidecar := seen.Pods(owner)[0].Container(harness.SidecarName); sidecar.State.Running == nil || sidecar.RestartCount != 0 {
-				test.Errorf("The sidecar of %s is not running: %+v", owner, sidecar)
-			}
-		})
+		record := test.RecordOf(owner)
+		requireUnwritten(test, record)
+		if sidecar := record.Container(harness.SidecarName); sidecar.State.Running == nil || sidecar.RestartCount != 0 {
+			test.Errorf("The sidecar of %s is not running: %+v", owner, sidecar)
+		}
 	}
-}
-
-// requireUntouched requires that the operator has not written to the controller's only pod, and has emitted no other events than
-// the allowed ones.
-func requireUntouched(test *harness.Test, owner string, allowedEvents ...string) {
-	test.Helper()
-	var record harness.PodRecord
-	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
-	requireUnwritten(test, &record, allowedEvents...)
 }
 
 // requireUnwritten requires that the operator has not written to the pod, and has emitted no other events than the allowed ones.

@@ -78,7 +78,7 @@ func TestBroadcastJobCompletes(t *testing.T) {
 			test.Create(harness.Kruise("BroadcastJob", "broadcast", broadcast(containers...)))
 			waitForBroadcastJobs(test, 1)
 			if len(containers) == 1 {
-				requireUntouched(test, "broadcast")
+				requireUnwritten(test, test.RecordOf("broadcast"))
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func TestVirtualNodeIsReplaced(t *testing.T) {
 	if err := test.Client.Delete(test.Context(), old.DeepCopy()); err != nil {
 		test.Fatalf("Delete the node: %v", err)
 	}
-	requireEndedByImage(test)
+	endedByImage(test)
 	replaced := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}}
 	test.Get(replaced)
 	if replaced.UID == old.UID {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/e2e/docs"
@@ -95,8 +95,9 @@ func runDocument(t *testing.T, plugin string, document docs.Document) {
 		test.RestoreWith("deploy")
 	}
 	useLocalImages(test, place)
+	kubeconfig := test.WriteKubeconfig(func(config *clientcmdapi.Config) { config.Contexts[config.CurrentContext].Namespace = test.Namespace })
 	place.Environment = []string{
-		"KUBECONFIG=" + namespacedKubeconfig(test), "NODE=" + virtualNode, "IMAGE=" + harness.QuickExitImage, "BUSYBOX=" + harness.BusyboxImage,
+		"KUBECONFIG=" + kubeconfig, "NODE=" + virtualNode, "IMAGE=" + harness.QuickExitImage, "BUSYBOX=" + harness.BusyboxImage,
 	}
 	for _, block := range document.Blocks {
 		if name := block.File(); name != "" {
@@ -163,21 +164,6 @@ func removeAtEnd(test *harness.Test, place *docs.Place, commands [][]string) {
 	}
 }
 
-// namespacedKubeconfig writes a kubeconfig with the test's namespace as the current one.
-func namespacedKubeconfig(test *harness.Test) string {
-	test.Helper()
-	config, err := clientcmd.LoadFromFile(test.Kubeconfig)
-	if err != nil {
-		test.Fatal(err)
-	}
-	config.Contexts[config.CurrentContext].Namespace = test.Namespace
-	own := filepath.Join(test.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, own); err != nil {
-		test.Fatal(err)
-	}
-	return own
-}
-
 // localNames maps the images of the repository's manifests to the local cluster's.
 var localNames = strings.NewReplacer(
 	"docker.io/library/busybox:1.37", harness.BusyboxImage,
@@ -192,7 +178,9 @@ func useLocalImages(test *harness.Test, place *docs.Place) {
 	for _, directory := range []string{"config/samples", "config/examples", "testdata/docs"} {
 		rewrite(test, in(directory), localNames)
 	}
-	repository, tag, _ := strings.Cut(operatorImage(test), ":")
+	operator := harness.OperatorDeployment()
+	test.Get(operator)
+	repository, tag, _ := strings.Cut(operator.Spec.Template.Spec.Containers[0].Image, ":")
 	if err := os.Rename(in("config/default"), in("config/shipped")); err != nil {
 		test.Fatal(err)
 	}

@@ -25,9 +25,6 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// policyLabel selects the policy of a pod.
-const policyLabel = "policy"
-
 const (
 	// jobsInFlight is how many Jobs run at once.
 	jobsInFlight = 32
@@ -131,10 +128,8 @@ func newFaultJobs(t *testing.T) *faultJobs {
 	f := &faultJobs{Test: harness.New(t), runs: t.TempDir()}
 	f.WholeAtEnd()
 	for _, p := range faultPolicies {
-		policy := harness.Policy(p.mode)
-		policy.Name = p.name()
+		policy := named(harness.Policy(p.mode), p.name())
 		policy.Spec.Image, policy.Spec.ExitCodePolicy = harness.QuickExitImage, p.exitCodePolicy
-		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: p.name()}
 		f.Create(policy)
 	}
 	return f
@@ -151,7 +146,7 @@ func (f *faultJobs) plan(number int) {
 	}
 	for range number {
 		i := len(f.jobs)
-		f.jobs = append(f.jobs, faultJob{jobName(i), faultPolicies[i%len(faultPolicies)], kinds[i/len(faultPolicies)%len(kinds)]})
+		f.jobs = append(f.jobs, faultJob{fmt.Sprintf("job-%03d", i), faultPolicies[i%len(faultPolicies)], kinds[i/len(faultPolicies)%len(kinds)]})
 	}
 }
 
@@ -210,8 +205,9 @@ func (f *faultJobs) unfinished(seen harness.Seen) []faultJob {
 	var unfinished []faultJob
 	for _, job := range f.jobs {
 		object := seen.Job(job.name)
-		done := hasCondition(object, batchv1.JobComplete) || hasCondition(object, batchv1.JobFailed)
-		if !done || slices.ContainsFunc(seen.Pods(job.name), func(record *harness.PodRecord) bool {
+		_, complete := harness.JobCondition(object, batchv1.JobComplete)
+		_, failed := harness.JobCondition(object, batchv1.JobFailed)
+		if !complete && !failed || slices.ContainsFunc(seen.Pods(job.name), func(record *harness.PodRecord) bool {
 			return !record.Deleted && (len(record.Running()) > 0 || !record.Finished())
 		}) {
 			unfinished = append(unfinished, job)
@@ -235,8 +231,6 @@ func (f *faultJobs) runsOf(job faultJob) int {
 	}
 	return strings.Count(string(content), "\n")
 }
-
-func jobName(i int) string { return fmt.Sprintf("job-%03d", i) }
 
 // defaultDeadline is the default of terminationDeadlineSeconds.
 const defaultDeadline = 30 * time.Second

@@ -106,7 +106,7 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
-	program := f.BuildOperator("-race")
+	program := f.BuildOperator()
 	f.StandInForOperator()
 	operator := f.NewOperatorProcess(program, "--leader-elect=false")
 	operator.Start()
@@ -127,7 +127,7 @@ func TestFaultsLeaderFailover(t *testing.T) {
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.StandInForOperator()
-	program := f.BuildOperator("-race")
+	program := f.BuildOperator()
 	replicas := []*harness.OperatorProcess{f.NewOperatorProcess(program), f.NewOperatorProcess(program)}
 	for _, operator := range replicas {
 		operator.Start()

@@ -30,7 +30,7 @@ func TestFinish(t *testing.T) {
 				job.Spec.Template.Spec.Containers[0].Command[2] += fmt.Sprintf("; exit %d", exitCode)
 				test.Create(job)
 				test.WaitForRunning("job")
-				pod := test.PodOf("job")
+				pod := test.RecordOf("job").Pod
 				require := func(wantCode int, parts []string, arguments ...string) {
 					t.Helper()
 					output, code := plugin(test, append([]string{"finish", "-n", test.Namespace, "--mode", string(mode)}, arguments...)...)
@@ -50,7 +50,7 @@ func TestFinish(t *testing.T) {
 				if exitCode == 0 {
 					test.RequireCompleted("job")
 				} else {
-					failedOnce(test, nil)
+					failedOnce(test)
 				}
 				if main := test.RequireFinished("job").Container(harness.MainName); main.State.Terminated == nil || int(main.State.Terminated.ExitCode) != exitCode {
 					t.Errorf("The main container is %+v, want exit code %d", main.State, exitCode)

@@ -14,14 +14,6 @@ import (
 
 const kubectlTimeout = 5 * time.Minute
 
-// operatorImage returns the image of the deployed operator.
-func operatorImage(test *harness.Test) string {
-	test.Helper()
-	deployment := harness.OperatorDeployment()
-	test.Get(deployment)
-	return deployment.Spec.Template.Spec.Containers[0].Image
-}
-
 // kubectl runs kubectl on the cluster and returns its output.
 func kubectl(test *harness.Test, arguments ...string) string {
 	test.Helper()

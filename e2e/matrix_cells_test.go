@@ -154,7 +154,8 @@ func (c cell) job(name string) *batchv1.Job {
 func (c cell) sidecarContainer() corev1.Container {
 	container := harness.Sidecar(map[sidecarEnd]string{
 		exitsZero: harness.ExitsZeroOnTerm, exitsSeven: harness.ExitsSevenOnTerm, ignoresTerm: harness.IgnoresTerm,
-		exitedZero: harness.ExitsDuringMain(0), exitedSeven: harness.ExitsDuringMain(7), crashLoops: harness.CrashLoops(),
+		exitedZero: harness.ExitsDuringMain(0, harness.ExitsZeroOnTerm), exitedSeven: harness.ExitsDuringMain(7, harness.ExitsZeroOnTerm),
+		crashLoops: harness.ExitsDuringMain(1, "sleep 10; exit 1"),
 	}[c.sidecar])
 	if c.sidecar == unpullable {
 		container.Image, container.ImagePullPolicy = missingImage, corev1.PullNever

@@ -25,8 +25,6 @@ const (
 	podsOfMatrix = 16
 	// cellTimeout is for one Job on a busy node.
 	cellTimeout = 5 * time.Minute
-	// labelColumn is the label in the podSelector of the columns' policies.
-	labelColumn = "column"
 )
 
 var modes = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, v1alpha1.ModeAuto}
@@ -90,10 +88,7 @@ func newMatrixRun(t *testing.T, change func(*v1alpha1.PolicySpec)) *matrixRun {
 
 // columnPolicy returns a policy for the pods of a mode's column.
 func columnPolicy(mode v1alpha1.Mode) *v1alpha1.SidecarTerminationPolicy {
-	policy := harness.Policy(mode)
-	policy.Name = "column-" + strings.ToLower(string(mode))
-	policy.Spec.PodSelector.MatchLabels = map[string]string{labelColumn: string(mode)}
-	return policy
+	return named(harness.Policy(mode), "column-"+strings.ToLower(string(mode)))
 }
 
 // run runs the Job in the column until it has finished, and returns its outcome. The operator must not have written to pods of native
@@ -103,7 +98,7 @@ func (m *matrixRun) run(t *testing.T, job *batchv1.Job, column matrixColumn) out
 	m.slots <- struct{}{}
 	defer func() { <-m.slots }()
 	test := harness.Within(t, m.Test)
-	job.Spec.Template.Labels = map[string]string{labelColumn: string(column)}
+	job.Spec.Template.Labels = map[string]string{policyLabel: "column-" + strings.ToLower(string(column))}
 	if ignoresTerm := slices.ContainsFunc(job.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
 		return slices.Contains(c.Command, harness.IgnoresTerm)
 	}); ignoresTerm {
@@ -185,9 +180,4 @@ func mainCannotStart(record *harness.PodRecord) bool {
 		slices.ContainsFunc(record.Pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
 			return status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImageNeverPull"
 		})
-}
-
-func hasCondition(job *batchv1.Job, condition batchv1.JobConditionType) bool {
-	_, ok := harness.JobCondition(job, condition)
-	return ok
 }

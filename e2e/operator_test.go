@@ -31,11 +31,10 @@ func TestOperatorRestarts(t *testing.T) {
 		{v1alpha1.ModeImage, v1alpha1.ExitCodePolicyIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModePodPhase, v1alpha1.ExitCodePolicyIgnore, harness.IgnoresTerm, 0},
 	}
-	var gates []*harness.Gate
+	gate := test.Gate()
 	for i, c := range cases {
-		policy := harness.Policy(c.mode)
-		policy.Name, policy.Spec.ExitCodePolicy = fmt.Sprintf("policy-%d", i), c.exitCodePolicy
-		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
+		policy := named(harness.Policy(c.mode), fmt.Sprintf("policy-%d", i))
+		policy.Spec.ExitCodePolicy = c.exitCodePolicy
 		test.Create(policy)
 		for _, name := range []string{"runs", "ends"} {
 			job := harness.Job(fmt.Sprintf("%s-%d", name, i), corev1.RestartPolicyNever, harness.Sidecar(c.script), harness.Main(2))
@@ -43,7 +42,7 @@ func TestOperatorRestarts(t *testing.T) {
 			// Longer than the operator takes to restart.
 			job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 			if name == "runs" {
-				gates = append(gates, test.Gate(&job.Spec.Template))
+				gate.Hold(&job.Spec.Template)
 			}
 			test.Create(job)
 		}
@@ -53,9 +52,7 @@ func TestOperatorRestarts(t *testing.T) {
 		test.WaitForEvent(test.WaitForMain(fmt.Sprintf("ends-%d", i)), v1alpha1.ReasonTerminating)
 	}
 	test.DeleteOperatorPod()
-	for _, gate := range gates {
-		gate.Open()
-	}
+	gate.Open()
 	for i, c := range cases {
 		for _, name := range []string{"runs", "ends"} {
 			test.RequireCRRs(test.RequireCompleted(fmt.Sprintf("%s-%d", name, i)), c.crrs)

@@ -23,7 +23,7 @@ const pool = "upstream-pool"
 func TestTerminationOrder(t *testing.T) {
 	harness.Shared(t)
 	never, onFailure := corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
-	for _, b := range []behaviour{
+	runBehaviours(t, []behaviour{
 		{"CRR", ordered(v1alpha1.ModeCRR), flushes(never), poolExits(0)},
 		{"CRR, no order", inNoOrder(v1alpha1.ModeCRR), flushes(never), poolExits(9)},
 		{"CRR, OnFailure", ordered(v1alpha1.ModeCRR), flushes(onFailure), poolExits(0)},
@@ -34,14 +34,7 @@ func TestTerminationOrder(t *testing.T) {
 		{"Image", ordered(v1alpha1.ModeImage), flushes(never), poolExits(0)},
 		{"virtual node", ordered(v1alpha1.ModeImage), onNode(flushes(never), virtualNode), completed},
 		{"PodPhase: not kept", ordered(v1alpha1.ModePodPhase), flushes(never), both(poolExits(9), event(corev1.EventTypeWarning, v1alpha1.ReasonOrderNotKept))},
-	} {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			test.Create(b.policy, b.job)
-			b.require(test, b.policy)
-		})
-	}
+	})
 }
 
 // ordered declares the pool, and the sidecar, which ends after it.
@@ -70,7 +63,7 @@ func flushes(restartPolicy corev1.RestartPolicy) *batchv1.Job {
 
 // poolExits requires that the Job completes, and that the first run of the pool leaves the exit code.
 func poolExits(code int32) requirement {
-	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	return func(test *harness.Test) {
 		test.Helper()
 		test.RequireCompleted("job")
 		status := test.RequireFinished("job").Container(pool)

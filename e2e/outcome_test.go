@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,14 +43,11 @@ func TestOperatorDown(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	needsOutcomePolicy(test)
-	byPhase, byRequest, others := with(v1alpha1.ModePodPhase), with(v1alpha1.ModeCRR), with(v1alpha1.ModeAuto, drains(3600))
-	byPhase.Name, byRequest.Name, others.Name = "by-phase", "by-request", "others"
-	for _, policy := range []*v1alpha1.SidecarTerminationPolicy{byPhase, byRequest, others} {
-		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
-		test.Create(policy)
-	}
+	byPhase, byRequest := named(with(v1alpha1.ModePodPhase), "by-phase"), named(with(v1alpha1.ModeCRR), "by-request")
+	others := named(with(v1alpha1.ModeAuto, drains(3600)), "others")
+	test.Create(byPhase, byRequest, others)
 	const waits = "until [ -e /gate/open ]; do sleep 1; done; "
-	var gates []*harness.Gate
+	gate, completes := test.Gate(), []string{"runs-on", "fails-first", "fails-later", "crash-loops"}
 	for name, c := range map[string]struct {
 		policy  *v1alpha1.SidecarTerminationPolicy
 		sidecar string
@@ -67,32 +65,34 @@ func TestOperatorDown(t *testing.T) {
 		}
 		job := harness.Job(name, restartPolicy, harness.Sidecar(c.sidecar), harness.Main(0))
 		job.Spec.Template.Labels, job.Spec.BackoffLimit = c.policy.Spec.PodSelector.MatchLabels, &backoffLimit
-		gates = append(gates, test.Gate(&job.Spec.Template))
+		gate.Hold(&job.Spec.Template)
 		pod := &job.Spec.Template.Spec
 		pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, pod.Containers[1].VolumeMounts...)
 		pod.Containers[1].Command[len(pod.Containers[1].Command)-1] += "; " + c.main
 		test.Create(job)
 	}
-	test.EventuallySeen("all pods to be marked, and to run", harness.StartTimeout, func(seen harness.Seen) error {
-		pods := seen.AllPods()
-		for _, record := range pods {
-			if main := record.Container(harness.MainName); record.Pod.Annotations[v1alpha1.AnnotationMainContainers] == "" || main == nil || main.State.Running == nil {
-				return errors.New(record.Pod.Name)
-			}
-		}
-		if len(pods) != len(gates) {
-			return fmt.Errorf("there are %d pods", len(pods))
-		}
-		return nil
-	})
+	waitForMarks(test, v1alpha1.AnnotationMainContainers, append(completes, "main-has-exit")...)
 	test.StandInForOperator()
-	for _, gate := range gates {
-		gate.Open()
-	}
-	for _, job := range []string{"runs-on", "fails-first", "fails-later", "crash-loops"} {
+	gate.Open()
+	for _, job := range completes {
 		test.RequireCompleted(job)
 	}
 	test.WaitForFailed("main-has-exit")
+}
+
+// waitForMarks waits until the pods of the Jobs have the label or annotation, and their main containers run.
+func waitForMarks(test *harness.Test, key string, jobs ...string) {
+	test.Helper()
+	test.EventuallySeen("the main containers of marked pods to run", harness.StartTimeout, func(seen harness.Seen) error {
+		for _, job := range jobs {
+			pods := seen.Pods(job)
+			if len(pods) == 0 || !slices.Contains(pods[0].Running(), harness.MainName) ||
+				pods[0].Pod.Labels[key] == "" && pods[0].Pod.Annotations[key] == "" {
+				return errors.New(job + ": " + seen.Describe(job))
+			}
+		}
+		return nil
+	})
 }
 
 // After a pod has ended, its kubelet writes its status no more, and the phase outlasts the admission policy.
@@ -187,57 +187,46 @@ func TestOutcomePolicyAway(t *testing.T) {
 		test.Create(policy)
 	}
 	// start runs a Job of each mode with a sidecar that fails at SIGTERM, and one with a sidecar that fails first.
-	start := func(name string) (jobs []string, gates []*harness.Gate) {
+	start := func(name string) (jobs []string, gate *harness.Gate) {
+		gate = test.Gate()
 		for _, policy := range policies {
 			for kind, script := range map[string]string{"ends": harness.ExitsSevenOnTerm, "fails": "exit 7"} {
 				job := harness.Job(strings.ToLower(string(policy.Spec.Mode))+"-"+kind+"-"+name, corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(0))
 				job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
-				jobs, gates = append(jobs, job.Name), append(gates, test.Gate(&job.Spec.Template))
+				jobs = append(jobs, job.Name)
+				gate.Hold(&job.Spec.Template)
 				test.Create(job)
 			}
 		}
-		test.EventuallySeen("the main containers of marked pods to run", harness.StartTimeout, func(seen harness.Seen) error {
-			for _, job := range jobs {
-				pods := seen.Pods(job)
-				if len(pods) == 0 || pods[0].Container(harness.MainName) == nil || pods[0].Container(harness.MainName).State.Running == nil ||
-					pods[0].Pod.Labels[v1alpha1.LabelOutcome] == "" {
-					return errors.New(job + ": " + seen.Describe(job))
-				}
-			}
-			return nil
-		})
-		return jobs, gates
+		waitForMarks(test, v1alpha1.LabelOutcome, jobs...)
+		return jobs, gate
 	}
-	finish := func(jobs []string, gates []*harness.Gate) {
-		for _, gate := range gates {
-			gate.Open()
-		}
+	finish := func(jobs []string, gate *harness.Gate) {
+		gate.Open()
 		for _, job := range jobs {
 			test.RequireCompleted(job)
 		}
 	}
 
-	jobs, gates := start("removed")
+	jobs, gate := start("removed")
 	removeOutcomePolicy(test)
 	waitForPolicy(test, probe, false)
-	finish(jobs, gates)
+	finish(jobs, gate)
 
-	jobs, gates = start("restored")
+	jobs, gate = start("restored")
 	test.LocalCluster("deploy")
 	waitForPolicy(test, probe, true)
-	finish(jobs, gates)
+	finish(jobs, gate)
 
-	jobs, gates = start("broken")
+	jobs, gate = start("broken")
 	kubectl(test, "patch", "mutatingadmissionpolicy", outcomePolicy, "--type=json",
 		`--patch=[{"op": "replace", "path": "/spec/variables/0/expression", "value": "string(1 / (oldObject.spec.containers.size() - oldObject.spec.containers.size()))"}]`)
 	waitForPolicy(test, probe, false)
-	finish(jobs, gates)
+	finish(jobs, gate)
 
-	jobs, gates = start("control")
+	jobs, gate = start("control")
 	test.StandInForOperator()
-	for _, gate := range gates {
-		gate.Open()
-	}
+	gate.Open()
 	for _, job := range jobs {
 		if strings.Contains(job, "-fails-") {
 			test.WaitForFailed(job)
@@ -257,20 +246,12 @@ func TestFailureWhileOperatorIsAway(t *testing.T) {
 	job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
 	gate := test.Gate(&job.Spec.Template)
 	test.Create(job)
-	var pod *corev1.Pod
-	test.EventuallySeen("the main container of a marked pod to run", harness.StartTimeout, func(seen harness.Seen) error {
-		pods := seen.Pods(job.Name)
-		if len(pods) == 0 || pods[0].Pod.Labels[v1alpha1.LabelOutcome] == "" || pods[0].Container(harness.MainName) == nil {
-			return errors.New(seen.Describe(job.Name))
-		}
-		pod = pods[0].Pod
-		return nil
-	})
+	waitForMarks(test, v1alpha1.LabelOutcome, job.Name)
 	test.StandInForOperator()
 	gate.Open()
 	test.WaitForFailed(job.Name)
 	test.LocalCluster("deploy")
-	test.WaitForEvent(pod, v1alpha1.ReasonDecidedTooLate)
+	test.WaitForEvent(test.RecordOf(job.Name).Pod, v1alpha1.ReasonDecidedTooLate)
 }
 
 // Without both admission policies, an outcome may be taken back. Policies say so.

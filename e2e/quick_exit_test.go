@@ -70,25 +70,26 @@ var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 // coveredCommands are the paths at which the image of pushQuickExit has the program, besides the default paths.
 var coveredCommands = []string{sidecarProgram, "/usr/local/bin/agent"}
 
-// pushQuickExit pushes a quick-exit image with coveredCommands and returns the reference.
-func pushQuickExit(test *harness.Test, registry *harness.Registry, tag string) string {
+// pushQuickExit pushes a quick-exit image with coveredCommands.
+func pushQuickExit(test *harness.Test, reference string) {
 	test.Helper()
 	image, err := clusterimages.QuickExit(test.Context(), test.Repository, thisPlatform, coveredCommands...)
 	if err != nil {
 		test.Fatal(err)
 	}
-	return registry.Push(test.T, tag, image)
+	test.Push(reference, image)
 }
 
 // jobWithRealSidecar returns a Job whose first container is realSidecar from the registry.
-func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartPolicy corev1.RestartPolicy) *batchv1.Job {
+func jobWithRealSidecar(test *harness.Test, registry string, restartPolicy corev1.RestartPolicy) *batchv1.Job {
 	test.Helper()
 	image, err := realSidecar()
 	if err != nil {
 		test.Fatalf("Build the sidecar's image: %v", err)
 	}
 	sidecar := harness.Sidecar("")
-	sidecar.Image, sidecar.Command = registry.Push(test.T, "sidecar:v1", image), nil
+	sidecar.Image, sidecar.Command = registry+"sidecar:v1", nil
+	test.Push(sidecar.Image, image)
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
 }
 
@@ -173,7 +174,8 @@ func TestQuickExitImageTerminatesSidecars(t *testing.T) {
 				test.Fatal(err)
 			}
 			harness.MountHostDirectory(pod, harness.SidecarName, shared, sharedDirectory)
-			image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
+			image := registry + "quick-exit:" + test.Namespace
+			pushQuickExit(test, image)
 			test.Create(policyForImage(image), job)
 			requireEndedByRealImage(test, image)
 			requireKubeletWarnings(test, way.warnings...)
@@ -207,7 +209,7 @@ func requireEndedByRealImage(test *harness.Test, image string) {
 // busy kubelet drops events.
 func requireKubeletWarnings(test *harness.Test, allowed ...string) {
 	test.Helper()
-	for _, event := range test.EventsOn(test.PodOf("job")) {
+	for _, event := range test.EventsOn(test.RecordOf("job").Pod) {
 		warns := event.Type != corev1.EventTypeNormal && !slices.Contains(allowed, event.Reason)
 		if event.Source.Component == "kubelet" && (warns || strings.Contains(event.Message, "StartError")) {
 			test.Errorf("Warning of the kubelet: %s: %s", event.Reason, event.Message)

@@ -25,17 +25,17 @@ func drains(seconds int32) func(*v1alpha1.PolicySpec) {
 // Jobs that failed or hung according to public reports: linkerd/linkerd2#14289, dapr/docs#2972, tektoncd/pipeline#6145.
 func TestReportedJobs(t *testing.T) {
 	harness.Shared(t)
-	for _, b := range []behaviour{
+	runBehaviours(t, []behaviour{
 		{"sidecar fails by itself after main", with(v1alpha1.ModeAuto, drains(10)), noticesEnd(), completed},
 		{"liveness probe kills sidecar in drain", with(v1alpha1.ModeAuto, drains(12)), failsLiveness(), completed},
-		{"pod evicted in drain", with(v1alpha1.ModeAuto, drains(20)), replacedWhenFailed("sleep 2"), func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		{"pod evicted in drain", with(v1alpha1.ModeAuto, drains(20)), replacedWhenFailed("sleep 2"), func(test *harness.Test) {
 			needsOutcomePolicy(test)
 			evict(test, test.WaitForMain("job"))
 			test.RequireCompleted("job")
 		}},
-		{"pod evicted before main is done", with(v1alpha1.ModeAuto), replacedWhenFailed("trap 'exit 0' TERM; sleep 20 & wait"), func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		{"pod evicted before main is done", with(v1alpha1.ModeAuto), replacedWhenFailed("trap 'exit 0' TERM; sleep 20 & wait"), func(test *harness.Test) {
 			test.WaitForRunning("job")
-			evict(test, test.PodOf("job"))
+			evict(test, test.RecordOf("job").Pod)
 			test.WaitForComplete("job")
 			test.Recorder.Look(func(seen harness.Seen) {
 				if pods := seen.Pods("job"); len(pods) != 2 || pods[0].Pod.Status.Phase != corev1.PodFailed || pods[1].Pod.Status.Phase != corev1.PodSucceeded {
@@ -43,14 +43,7 @@ func TestReportedJobs(t *testing.T) {
 				}
 			})
 		}},
-	} {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			test.Create(b.policy, b.job)
-			b.require(test, b.policy)
-		})
-	}
+	})
 }
 
 // noticesEnd returns a Job whose sidecar finds a file of the main container, and fails three seconds later.

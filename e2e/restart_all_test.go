@@ -65,12 +65,6 @@ func restartedByAgent() *batchv1.Job {
 // sharing gives all containers a directory, and the Job no second pod.
 func sharing(job *batchv1.Job) *batchv1.Job {
 	job.Spec.BackoffLimit = ptr.To[int32](0)
-	pod := &job.Spec.Template.Spec
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: "shared", MountPath: "/shared"})
-		}
-	}
+	harness.ShareDirectory(&job.Spec.Template.Spec, "/shared")
 	return job
 }

@@ -120,7 +120,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 				}
 				return nil
 			})
-			requireUntouched(test, "job", string(v1alpha1.ReasonWouldTerminate))
+			requireUnwritten(test, test.RecordOf("job"), string(v1alpha1.ReasonWouldTerminate))
 			test.MergePatch(policy, `{"spec":{"enforcement":"Enforce"}}`)
 			test.RequireCompleted("job")
 		})

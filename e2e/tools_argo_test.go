@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,14 +55,13 @@ spec:
 
 // Each step starts when the pod of the last one is finished, and reads its output.
 func TestToolsArgoWorkflow(t *testing.T) {
-	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	for name, sidecar := range argoSidecars {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := newArgo(t, sidecar)
 			test.requirePhase(createManifest(test.Test, threeSteps), "Succeeded")
-			for i, record := range test.requireFinished(3) {
+			for i, record := range test.RequireAllFinished("workflow", 3) {
 				test.requireMains(record, 0)
 				log := kubectl(test.Test, "logs", "--namespace="+test.Namespace, record.Pod.Name, "--container="+harness.MainName)
 				if want := "start" + strings.Repeat("-step", i+1); !strings.Contains(log, "this step wrote "+want+"\n") {
@@ -92,7 +90,6 @@ spec:
 `
 
 func TestToolsArgoFailedStep(t *testing.T) {
-	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, argoSidecars["without a shell"])
 	workflow := createManifest(test.Test, fmt.Sprintf(oneStep, "", "exit 3"))
@@ -100,16 +97,15 @@ func TestToolsArgoFailedStep(t *testing.T) {
 	if message, _, _ := unstructured.NestedString(workflow.Object, "status", "message"); !strings.Contains(message, "(exit code 3)") {
 		t.Errorf("The workflow's message is %q, want exit code 3", message)
 	}
-	test.requireMains(test.requireFinished(1)[0], 3)
+	test.requireMains(test.RequireFinished("workflow"), 3)
 }
 
 // The annotation of the guide keeps Argo Workflows from signalling a sidecar that exits with an error.
 func TestToolsArgoKillCommand(t *testing.T) {
-	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, harness.Sidecar(harness.ExitsSevenOnTerm))
 	test.requirePhase(createManifest(test.Test, fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
-	test.requireMains(test.requireFinished(1)[0], 0)
+	test.requireMains(test.RequireFinished("workflow"), 0)
 }
 
 // argoTest is a test with workflows in its namespace.
@@ -118,13 +114,10 @@ type argoTest struct{ *harness.Test }
 // newArgo returns a test with the preset whose workflows may run. OpenKruise injects the sidecar into their pods.
 func newArgo(t *testing.T, sidecar corev1.Container) *argoTest {
 	t.Helper()
-	labels := ownLabels()
-	test := &argoTest{harness.NewWithLabels(t, labels)}
+	test := &argoTest{newInjectedTool(t, "argo-workflows", workflowLabel, sidecar, "argo")}
 	permitPods(test.Test, rbacv1.PolicyRule{
 		APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"},
 	})
-	injectWhereLabelled(test.Test, workflowLabel, sidecar)
-	enforcePreset(test.Test, "argo-workflows", labels)
 	return test
 }
 
@@ -146,39 +139,13 @@ func (t *argoTest) requirePhase(workflow *unstructured.Unstructured, wanted stri
 	}
 }
 
-// requireFinished waits until the workflow has the number of pods, and all their containers have ended.
-func (t *argoTest) requireFinished(number int) []*harness.PodRecord {
-	t.Helper()
-	var finished []*harness.PodRecord
-	t.EventuallySeen("the pods to finish", harness.FinishTimeout, func(seen harness.Seen) error {
-		finished = nil
-		pods := seen.Pods("workflow")
-		for _, record := range pods {
-			if !record.Finished() || len(record.Running()) > 0 {
-				return errors.New(seen.Describe("workflow"))
-			}
-			copied := *record
-			finished = append(finished, &copied)
-		}
-		if len(pods) != number {
-			return fmt.Errorf("there are %d pods, want %d", len(pods), number)
-		}
-		return nil
-	})
-	return finished
-}
-
 // requireMains requires that main exited with the code and wait with 0, and that the operator ended only the sidecar.
 func (t *argoTest) requireMains(record *harness.PodRecord, exitCode int32) {
 	t.Helper()
-	t.RequireNoReversal(record)
 	t.RequireImage(record, harness.MainName, harness.BusyboxImage)
 	t.RequireImage(record, waitName, argoexecImage)
 	for name, want := range map[string]int32{harness.MainName: exitCode, waitName: 0} {
-		status := record.Container(name)
-		if ended := status.State.Terminated; ended == nil || ended.ExitCode != want || status.RestartCount != 0 {
-			t.Errorf("Container %s of pod %s is %+v, want exit code %d and no restart", name, record.Pod.Name, status.State, want)
-		}
+		requireExit(t.Test, record, name, want)
 	}
 	t.Recorder.Look(func(seen harness.Seen) {
 		for _, crr := range seen.CRRs(record.Pod.Name) {

@@ -9,10 +9,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,19 +166,6 @@ func (t *tool) ensure(object client.Object) {
 	}
 }
 
-// waitForEnd waits until the container of the pod, or of the controller's pod, has ended.
-func (t *tool) waitForEnd(owner, container string) {
-	t.Helper()
-	t.EventuallySeen(fmt.Sprintf("container %s of %s to end", container, owner), harness.StartTimeout, func(seen harness.Seen) error {
-		for _, record := range seen.Pods(owner) {
-			if status := record.Container(container); status != nil && status.State.Terminated != nil {
-				return nil
-			}
-		}
-		return errors.New(seen.Describe(owner))
-	})
-}
-
 // requireOutcome requires that the pod is finished without a running process, and what tools read: its phase, the exit code of the
 // main container, and its log.
 func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, exitCode int32) {
@@ -187,10 +174,7 @@ func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, ex
 	if record.Pod.Status.Phase != phase {
 		t.Errorf("Pod %s is %s, want %s", record.Pod.Name, record.Pod.Status.Phase, phase)
 	}
-	status := record.Container(container)
-	if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != exitCode || status.RestartCount != 0 {
-		t.Errorf("Container %s of pod %s is %+v, want exit code %d", container, record.Pod.Name, status, exitCode)
-	}
+	requireExit(t.Test, record, container, exitCode)
 	if log := kubectl(t.Test, "logs", "--namespace="+t.Namespace, record.Pod.Name, "--container="+container); log != "done\n" {
 		t.Errorf("The log of container %s of pod %s is %q", container, record.Pod.Name, log)
 	}
@@ -199,14 +183,11 @@ func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, ex
 // requireLeftAlone requires that the operator has ended no container of the pod, and that exactly these containers run.
 func (t *tool) requireLeftAlone(name string, running ...string) {
 	t.Helper()
-	var record harness.PodRecord
-	t.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(name)[0] })
-	requireNotEnded(t.Test, &record)
-	t.Recorder.Look(func(seen harness.Seen) {
-		if got, want := strings.Join(seen.Pods(name)[0].Running(), " "), strings.Join(running, " "); got != want {
-			t.Errorf("Containers %s of pod %s run, want %s", got, name, want)
-		}
-	})
+	record := t.RecordOf(name)
+	requireNotEnded(t.Test, record)
+	if got := record.Running(); !slices.Equal(got, running) {
+		t.Errorf("Containers %v of pod %s run, want %v", got, name, running)
+	}
 }
 
 // Airflow reads the result of a task from its sidecar after the base container has ended, and interrupts the sidecar. The failed task
@@ -219,7 +200,7 @@ func TestToolAirflow(t *testing.T) {
 		"base":                 `echo '{"orders": 3}' > /airflow/xcom/return.json; echo done`,
 		"airflow-xcom-sidecar": `trap "exit 0" INT; while true; do sleep 1; done;`,
 	})
-	test.waitForEnd(task, "base")
+	test.WaitForEnd(task, "base")
 	test.create(failed, map[string]string{"base": worksThenFails})
 	test.create(worker, map[string]string{"base": worksThenSucceeds})
 	test.requireOutcome(failed, "base", corev1.PodFailed, 3)
@@ -269,34 +250,21 @@ func TestToolGitHubARC(t *testing.T) {
 // injectedLabel is a label of pods that get a sidecar.
 const injectedLabel = "sidecar"
 
-// newPresetTool is newInjectedTool with the preset as the only policy. The sidecar has a name that presets list.
+// newPresetTool is newInjectedTool with a sidecar whose name presets list.
 func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test {
+	t.Helper()
+	return newInjectedTool(t, preset, injectedLabel, harness.Container("istio-proxy", harness.ExitsSevenOnTerm), addons...)
+}
+
+// newInjectedTool returns a test with the preset as the only policy. Pods with the label get the sidecar.
+func newInjectedTool(t *testing.T, preset, label string, sidecar corev1.Container, addons ...string) *harness.Test {
 	t.Helper()
 	harness.RequireAddons(t, addons...)
 	labels := ownLabels()
 	test := harness.NewWithLabels(t, labels)
-	sidecar := harness.Sidecar(harness.ExitsSevenOnTerm)
-	sidecar.Name = "istio-proxy"
-	injectWhereLabelled(test, injectedLabel, sidecar)
+	injectWhereLabelled(test, label, sidecar)
 	enforcePreset(test, preset, labels)
 	return test
-}
-
-// injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
-func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
-	test.Helper()
-	createSidecarSet(test, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: label, Operator: metav1.LabelSelectorOpExists},
-	}}, sidecar)
-	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
-	template.Labels = map[string]string{label: "any"}
-	waitForInjection(test, template)
-}
-
-// injected returns a template whose pods get a sidecar.
-func injected(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	template.Labels = map[string]string{injectedLabel: "injected"}
-	return template
 }
 
 // permitPods lets the programs in the namespace's pods do what the rules say.
@@ -321,26 +289,22 @@ func createManifest(test *harness.Test, manifest string) *unstructured.Unstructu
 	return object
 }
 
-// createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace that the selector selects.
-func createSidecarSet(test *harness.Test, selector metav1.LabelSelector, sidecar corev1.Container) {
+// injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
+func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
 	test.Helper()
 	container := harness.ToMap(sidecar)
 	container["podInjectPolicy"] = "BeforeAppContainer"
 	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
 	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
 		"namespace":      test.Namespace,
-		"selector":       harness.ToMap(selector),
+		"selector":       map[string]any{"matchExpressions": []any{map[string]any{"key": label, "operator": "Exists"}}},
 		"updateStrategy": map[string]any{"type": "NotUpdate"},
 		"containers":     []any{container},
 	}))
-}
-
-// waitForInjection waits until new pods of the template get a further container.
-func waitForInjection(test *harness.Test, template corev1.PodTemplateSpec) {
-	test.Helper()
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
 	test.Eventually("new pods to get a sidecar", time.Minute, func(ctx context.Context) error {
-		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-		pod.Namespace, pod.Name, pod.GenerateName = test.Namespace, "", "dry-run-"
+		pod := harness.Pod("dry-run", map[string]string{label: "any"}, *template.DeepCopy())
+		pod.Namespace = test.Namespace
 		if err := test.Client.Create(ctx, pod, client.DryRunAll); err != nil {
 			return err
 		}
@@ -349,4 +313,10 @@ func waitForInjection(test *harness.Test, template corev1.PodTemplateSpec) {
 		}
 		return nil
 	})
+}
+
+// injected returns a template whose pods get a sidecar.
+func injected(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	template.Labels = map[string]string{injectedLabel: "injected"}
+	return template
 }

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const localClusterTimeout = 5 * time.Minute
@@ -101,9 +103,7 @@ func (t *Test) RestoreWith(arguments ...string) {
 func (t *Test) WholeAtEnd() {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), localClusterTimeout)
-		defer cancel()
-		if err := poll(ctx, func(ctx context.Context) error {
+		if err := progress.Poll(context.Background(), pollInterval, localClusterTimeout, func(ctx context.Context) error {
 			if output, err := t.localClusterCommand(ctx, "status").CombinedOutput(); err != nil {
 				return fmt.Errorf("%w\n%s", err, output)
 			}

@@ -13,16 +13,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -45,20 +47,16 @@ func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && isTrue(pod.Status.Conditions, corev1.PodReady) {
+		ready := slices.ContainsFunc(pod.Status.Conditions, isReady)
+		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && ready {
 			return pod, nil
 		}
 	}
 	return nil, errors.New("no operator pod is ready (deploy it with `make cluster-deploy`)")
 }
 
-func isTrue(conditions []corev1.PodCondition, wanted corev1.PodConditionType) bool {
-	for _, condition := range conditions {
-		if condition.Type == wanted {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+func isReady(condition corev1.PodCondition) bool {
+	return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 }
 
 // OperatorPod returns the operator's ready pod.
@@ -102,16 +100,14 @@ func (t *Test) StandInForOperator() {
 
 func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
-	defer cancel()
 	deployment := OperatorDeployment()
 	key, patch := client.ObjectKeyFromObject(deployment), fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if err := poll(ctx, func(ctx context.Context) error {
+	if err := progress.Poll(ctx, pollInterval, operatorTimeout, func(ctx context.Context) error {
 		return t.Client.Patch(ctx, OperatorDeployment(), client.RawPatch(client.Merge.Type(), patch))
 	}); err != nil {
 		t.Fatalf("Scale the operator: %v", err)
 	}
-	if err := poll(ctx, func(ctx context.Context) error {
+	if err := progress.Poll(ctx, pollInterval, operatorTimeout, func(ctx context.Context) error {
 		if err := t.getAgain(ctx, key, deployment); err != nil {
 			return err
 		}
@@ -135,13 +131,13 @@ type OperatorProcess struct {
 	running process.Identity
 }
 
-// BuildOperator builds the operator with the flags of `go build`, and returns the program's path.
-func (t *Test) BuildOperator(flags ...string) string {
+// BuildOperator builds the operator with the race detector, and returns the program's path.
+func (t *Test) BuildOperator() string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "manager")
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-buildvcs=false"}, flags...), "-o", program, ".")...)
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-race", "-o", program, ".")
 	build.Dir = t.Repository
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("Build the operator: %v\n%s", err, output)
@@ -153,8 +149,11 @@ func (t *Test) BuildOperator(flags ...string) string {
 func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProcess {
 	t.Helper()
 	directory := t.TempDir()
-	kubeconfig := filepath.Join(directory, "kubeconfig")
-	t.writeOperatorKubeconfig(kubeconfig)
+	kubeconfig := t.WriteKubeconfig(func(config *clientcmdapi.Config) {
+		for _, user := range config.AuthInfos {
+			user.Impersonate = "system:serviceaccount:" + OperatorNamespace + ":" + settings.DeploymentName
+		}
+	})
 	operator := &OperatorProcess{test: t, probes: testenv.FreeAddress(t), metrics: testenv.FreeAddress(t)}
 	operator.command = process.Command{
 		Path: program,
@@ -180,21 +179,6 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 		}
 	})
 	return operator
-}
-
-// writeOperatorKubeconfig writes a kubeconfig that impersonates the deployed operator's ServiceAccount.
-func (t *Test) writeOperatorKubeconfig(file string) {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(t.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, user := range config.AuthInfos {
-		user.Impersonate = "system:serviceaccount:" + OperatorNamespace + ":" + settings.DeploymentName
-	}
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatalf("Write the kubeconfig of the operator: %v", err)
-	}
 }
 
 // Start starts the operator unless it runs, and does not wait until it is ready.

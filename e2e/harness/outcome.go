@@ -82,13 +82,19 @@ func JobCondition(job *batchv1.Job, wanted batchv1.JobConditionType) (string, bo
 	return "", false
 }
 
-// WaitForMain waits until the main container of a pod of the controller is terminated, and returns the pod.
+// WaitForMain does what WaitForEnd does with the main container.
 func (t *Test) WaitForMain(owner string) *corev1.Pod {
 	t.Helper()
+	return t.WaitForEnd(owner, MainName)
+}
+
+// WaitForEnd waits until the container of a pod of the controller is terminated, and returns the pod.
+func (t *Test) WaitForEnd(owner, container string) *corev1.Pod {
+	t.Helper()
 	var pod *corev1.Pod
-	t.EventuallySeen("the main container of "+owner+" to terminate", StartTimeout, func(seen Seen) error {
+	t.EventuallySeen(fmt.Sprintf("container %s of %s to terminate", container, owner), StartTimeout, func(seen Seen) error {
 		for _, record := range seen.Pods(owner) {
-			if main := record.Container(MainName); main != nil && main.State.Terminated != nil {
+			if status := record.Container(container); status != nil && status.State.Terminated != nil {
 				pod = record.Pod
 				return nil
 			}
@@ -98,12 +104,12 @@ func (t *Test) WaitForMain(owner string) *corev1.Pod {
 	return pod
 }
 
-// PodOf returns the oldest pod of the controller.
-func (t *Test) PodOf(owner string) *corev1.Pod {
+// RecordOf returns the oldest pod of the controller.
+func (t *Test) RecordOf(owner string) *PodRecord {
 	t.Helper()
-	var pod *corev1.Pod
-	t.Recorder.Look(func(seen Seen) { pod = seen.Pods(owner)[0].Pod })
-	return pod
+	var record PodRecord
+	t.Recorder.Look(func(seen Seen) { record = *seen.Pods(owner)[0] })
+	return &record
 }
 
 // WaitForRunning waits until every regular container of the controller's pods runs.
@@ -137,24 +143,35 @@ func (t *Test) RequireSucceeded(owner string) *PodRecord {
 	return record
 }
 
-// RequireFinished waits until the controller's only pod is finished and has no running process. It fails the test if the pod
-// has left a terminal phase.
+// RequireFinished does what RequireAllFinished does with the controller's only pod.
 func (t *Test) RequireFinished(owner string) *PodRecord {
 	t.Helper()
-	var finished PodRecord
-	t.EventuallySeen("the pod of "+owner+" to finish", FinishTimeout, func(seen Seen) error {
-		pods := seen.Pods(owner)
-		if len(pods) != 1 {
-			return fmt.Errorf("there are %d pods, want 1", len(pods))
+	return t.RequireAllFinished(owner, 1)[0]
+}
+
+// RequireAllFinished waits until the controller has the number of pods, and all of them are finished and have no running process. It
+// fails the test if a pod has left a terminal phase.
+func (t *Test) RequireAllFinished(owner string, number int) []*PodRecord {
+	t.Helper()
+	var finished []*PodRecord
+	t.EventuallySeen("the pods of "+owner+" to finish", FinishTimeout, func(seen Seen) error {
+		finished = nil
+		for _, record := range seen.Pods(owner) {
+			if len(record.Running()) > 0 || !record.Finished() {
+				return errors.New(seen.Describe(owner))
+			}
+			copied := *record
+			finished = append(finished, &copied)
 		}
-		if running := pods[0].Running(); len(running) > 0 || !isTerminal(pods[0].Pod.Status.Phase) {
-			return errors.New(describePods(pods))
+		if len(finished) != number {
+			return fmt.Errorf("there are %d pods, want %d", len(finished), number)
 		}
-		finished = *pods[0]
 		return nil
 	})
-	t.RequireNoReversal(&finished)
-	return &finished
+	for _, record := range finished {
+		t.RequireNoReversal(record)
+	}
+	return finished
 }
 
 // RequireNoReversal fails the test if the pod has left a terminal phase.

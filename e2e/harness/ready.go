@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 // readyTimeout allows for an operator that was just deployed.
@@ -28,9 +30,7 @@ func Ready() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
-	return poll(ctx, func(ctx context.Context) error {
+	return progress.Poll(context.Background(), pollInterval, readyTimeout, func(ctx context.Context) error {
 		if _, err := cluster.RealNodes(ctx); err != nil {
 			return err
 		}

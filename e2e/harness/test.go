@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,14 +21,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
-// LabelNamespace marks every namespace that the tests create.
-const LabelNamespace = "e2e.sidecartermination.dev/namespace"
+// labelNamespace marks every namespace that the tests create.
+const labelNamespace = "e2e.sidecartermination.dev/namespace"
 
 const (
 	cleanupTimeout       = 30 * time.Second
@@ -65,7 +68,7 @@ func NewWithLabels(t *testing.T, labels map[string]string) *Test {
 	if len(name) > longestTestName {
 		name = strings.TrimRight(name[:longestTestName], "-")
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-" + name + "-", Labels: map[string]string{LabelNamespace: "true"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-" + name + "-", Labels: map[string]string{labelNamespace: "true"}}}
 	for key, value := range labels {
 		namespace.Labels[key] = value
 	}
@@ -93,6 +96,21 @@ func (t *Test) deleteNamespace(namespace *corev1.Namespace) {
 	if err := t.Client.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 		t.Logf("Delete the namespace %s: %v", namespace.Name, err)
 	}
+}
+
+// WriteKubeconfig writes a changed copy of the administrator's kubeconfig, and returns its path.
+func (t *Test) WriteKubeconfig(change func(*clientcmdapi.Config)) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(t.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(config)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // Create creates the objects, in the test's namespace unless they have one.
@@ -170,29 +188,11 @@ func Within(t *testing.T, parent *Test) *Test {
 // pollInterval is the interval of checks of states that no watch reports.
 const pollInterval = 250 * time.Millisecond
 
-// poll runs the check until it returns nil or the context ends, and returns the check's last error.
-func poll(ctx context.Context, check func(context.Context) error) error {
-	var last error
-	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		// An error caused by the deadline says less than the error before it. The client's rate limiter fails ahead of the deadline.
-		if ctx.Err() == nil && !strings.Contains(fmt.Sprint(err), "would exceed context deadline") || last == nil {
-			last = err
-		}
-		return err == nil, nil
-	}); err != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), last)
-	}
-	return nil
-}
-
 // Eventually polls until the check returns nil, and fails the test with the check's last error otherwise.
 func (t *Test) Eventually(what string, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	if err := poll(ctx, check); err != nil {
-		t.Fatalf("Waited %s for %s: %v", timeout, what, err)
+	if err := progress.Poll(t.Context(), pollInterval, timeout, check); err != nil {
+		t.Fatalf("Wait for %s: %v", what, err)
 	}
 }
 

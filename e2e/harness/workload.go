@@ -74,33 +74,33 @@ func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Contai
 const StartedFile = "/started/main"
 
 // ExitsDuringMain returns the script of a sidecar that exits with the code while the main container of ReportStart runs. If it is
-// restarted, it runs until SIGTERM.
+// restarted, it runs the other script.
 //
 // A native sidecar must run when the kubelet starts the main container, and again after the main container is done: the kubelet
 // ends the pod when it sees the last init container run (computeInitContainerActions in pkg/kubelet/kuberuntime).
-func ExitsDuringMain(exitCode int) string {
-	return exitsDuringMain(exitCode, ExitsZeroOnTerm)
-}
-
-// CrashLoops returns the script of a sidecar that exits with 1 while the main container of ReportStart runs, and some seconds
-// after each restart.
-func CrashLoops() string { return exitsDuringMain(1, "sleep 10; exit 1") }
-
-func exitsDuringMain(exitCode int, restarted string) string {
+func ExitsDuringMain(exitCode int, restarted string) string {
 	return fmt.Sprintf("[ -e /started/sidecar ] && { %s; }; until [ -e %s ]; do sleep 0.1; done; : > /started/sidecar; exit %d",
 		restarted, StartedFile, exitCode)
 }
 
 // ReportStart lets the main container tell the other containers of the pod that it runs.
 func ReportStart(pod *corev1.PodSpec) {
-	volume := path.Base(path.Dir(StartedFile))
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	ShareDirectory(pod, path.Dir(StartedFile))
 	for i := range pod.Containers {
-		container := &pod.Containers[i]
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path.Dir(StartedFile)})
-		if container.Name == MainName {
+		if container := &pod.Containers[i]; container.Name == MainName {
 			last := len(container.Command) - 1
 			container.Command[last] = ": > " + StartedFile + "; " + container.Command[last]
+		}
+	}
+}
+
+// ShareDirectory mounts an empty directory into all containers of a pod.
+func ShareDirectory(pod *corev1.PodSpec, mountPath string) {
+	volume := path.Base(mountPath)
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: mountPath})
 		}
 	}
 }
@@ -115,17 +115,15 @@ func PodTemplate(restartPolicy corev1.RestartPolicy, containers ...corev1.Contai
 	}}
 }
 
-// MountHostDirectory mounts a directory of this machine into one container. The node must run on this machine.
+// MountHostDirectory mounts a directory of this machine into one regular container. The node must run on this machine.
 func MountHostDirectory(pod *corev1.PodSpec, container, directory, mountPath string) {
 	volume := path.Base(mountPath)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{
 		Name: volume, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}},
 	})
-	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			if containers[i].Name == container {
-				containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: mountPath})
-			}
+	for i := range pod.Containers {
+		if mounting := &pod.Containers[i]; mounting.Name == container {
+			mounting.VolumeMounts = append(mounting.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: mountPath})
 		}
 	}
 }
@@ -172,30 +170,37 @@ const (
 	gateFile  = "open"
 )
 
-// Gate keeps a main container running until the test opens it. It is a host directory, so the pod must run on a node with a
+// Gate keeps the main containers of pods running until the test opens it. It is a host directory, so the pods must run on nodes with a
 // kubelet: a virtual node mounts none.
 type Gate struct {
-	test *Test
-	file string
+	test      *Test
+	directory string
 }
 
-// Gate makes the pod's main container run until the returned gate is opened, and then succeed.
-func (t *Test) Gate(pod *corev1.PodTemplateSpec) *Gate {
+// Gate returns a gate for pods.
+func (t *Test) Gate(pods ...*corev1.PodTemplateSpec) *Gate {
 	t.Helper()
-	directory := t.TempDir()
-	MountHostDirectory(&pod.Spec, MainName, directory, gateMount)
+	gate := &Gate{t, t.TempDir()}
+	for _, pod := range pods {
+		gate.Hold(pod)
+	}
+	return gate
+}
+
+// Hold makes the pod's main container run until the gate is opened, and then succeed.
+func (g *Gate) Hold(pod *corev1.PodTemplateSpec) {
+	MountHostDirectory(&pod.Spec, MainName, g.directory, gateMount)
 	for i := range pod.Spec.Containers {
 		if container := &pod.Spec.Containers[i]; container.Name == MainName {
 			container.Command = Container(MainName, "until [ -e "+path.Join(gateMount, gateFile)+" ]; do sleep 1; done").Command
 		}
 	}
-	return &Gate{t, filepath.Join(directory, gateFile)}
 }
 
-// Open lets the main container end. It is idempotent.
+// Open lets the main containers end. It is idempotent.
 func (g *Gate) Open() {
 	g.test.Helper()
-	if err := os.WriteFile(g.file, nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(g.directory, gateFile), nil, 0o600); err != nil {
 		g.test.Fatalf("Open the gate: %v", err)
 	}
 }

@@ -153,12 +153,12 @@ const (
 func (i *installer) whileJobsRun(name string, policy *v1alpha1.SidecarTerminationPolicy, change func()) {
 	i.Helper()
 	var jobs []string
-	var gates []*harness.Gate
+	gate := i.Gate()
 	for n := range shortJobs + longJobs {
 		job := harness.Job(fmt.Sprintf("%s-%d", name, n), corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(n*stepOfJobs))
 		job.Spec.Template.Labels = map[string]string{modeLabel: "auto"}
 		if n >= shortJobs {
-			gates = append(gates, i.Gate(&job.Spec.Template))
+			gate.Hold(&job.Spec.Template)
 		}
 		i.Create(job)
 		jobs = append(jobs, job.Name)
@@ -167,9 +167,7 @@ func (i *installer) whileJobsRun(name string, policy *v1alpha1.SidecarTerminatio
 		i.WaitForRunning(job)
 	}
 	change()
-	for _, gate := range gates {
-		gate.Open()
-	}
+	gate.Open()
 	for _, job := range jobs {
 		i.RequireCompleted(job)
 	}
@@ -386,8 +384,8 @@ patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 				installed = true
 				return
 			}
-			i.helm("push", release.path(dist.ChartFile(version)), "oci://"+registry.Reference("charts"), "--plain-http")
-			reference := "oci://" + registry.Reference("charts/"+settings.Name)
+			i.helm("push", release.path(dist.ChartFile(version)), "oci://"+registry+"charts", "--plain-http")
+			reference := "oci://" + registry + "charts/" + settings.Name
 			i.helm(append([]string{"upgrade", settings.Name, reference, "--version", version, "--plain-http", "--reset-values"}, options...)...)
 		},
 		rollBack: func(files) { i.helm("rollback", settings.Name, "--namespace", namespace) },
@@ -402,8 +400,7 @@ patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 // overlay installs the manifests of the checkout with components, a prefix, a suffix, another namespace, and images that nodes
 // pull from a mirror.
 func overlay(i *installer) way {
-	registry := harness.StartRegistry(i.T)
-	i.mirror = registry.Reference("mirror/")
+	i.mirror = harness.StartRegistry(i.T) + "mirror/"
 	rendered := ""
 	install := func(release files) {
 		references := dist.References{Operator: i.mirror + settings.Name + ":" + release.version}
