@@ -26,8 +26,6 @@ HELM := bin/helm
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
 	docs/api-reference.md
-# Packages whose tests need an API server.
-INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api cli config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted like the main module.
 NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
@@ -147,18 +145,6 @@ test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real
 	} & others=$$!; \
 	$(GO_TEST) -race ./controllers $$(go list ./internal/... | grep -v /plan$$) || code=$$?; \
 	wait $$others && exit $${code:-0}
-
-# How often test-repeat runs each test, and the pattern of their names.
-COUNT ?= 50
-RUN ?= .
-
-.PHONY: test-repeat
-test-repeat: $(LOCALCLUSTER)
-	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
-	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	go -C hack/docs test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
-	exit $$failed
 
 # How many schedules make simulate runs.
 SCHEDULES ?= 10000000

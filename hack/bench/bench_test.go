@@ -3,7 +3,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,30 +82,5 @@ func TestRecordEnds(t *testing.T) {
 				t.Errorf("got %v and %v, want the pod a", at, err)
 			}
 		})
-	}
-}
-
-// The sidecars of all contenders but alone get SIGTERM, and only a native one is an init container.
-func TestJobsOfContenders(t *testing.T) {
-	for _, contender := range append(slices.Clone(onKubelets), contenderKruise) {
-		spec := jobOf(contender, "bench").Spec.Template.Spec
-		containers, inits := 2, 0
-		switch contender {
-		case "alone":
-			containers = 1
-		case "native":
-			containers, inits = 1, 1
-		case contenderKruise:
-			if got := spec.Containers[1].Env; len(got) != 1 || got[0].Name != v1alpha1.EnvTerminate {
-				t.Errorf("%s: got the variables %v, want %s", contender, got, v1alpha1.EnvTerminate)
-			}
-		default:
-			if _, ok := policies[contender]; !ok {
-				t.Errorf("%s has no policy", contender)
-			}
-		}
-		if len(spec.Containers) != containers || len(spec.InitContainers) != inits {
-			t.Errorf("%s: got %d containers and %d init containers, want %d and %d", contender, len(spec.Containers), len(spec.InitContainers), containers, inits)
-		}
 	}
 }

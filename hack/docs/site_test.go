@@ -27,6 +27,8 @@ import (
 const (
 	// sitePath is the path that make test-site builds the site for, as GitHub Pages has it.
 	sitePath = "/operator/"
+	// missingPage is a page that does not exist.
+	missingPage = "docs/none/"
 	// browserTimeout ends a browser that hangs, and stepTimeout a test that waits in vain.
 	browserTimeout = 10 * time.Minute
 	stepTimeout    = time.Minute
@@ -96,8 +98,7 @@ type tab struct {
 	*testing.T
 	ctx  context.Context
 	site *url.URL
-	// name and width are those of the screen.
-	name  string
+	// width is that of the screen.
 	width int
 
 	mu       sync.Mutex
@@ -105,14 +106,24 @@ type tab struct {
 }
 
 // openTab opens a tab. It fails the test if a page reports an error or sends a request to another host.
-func openTab(browser context.Context, t *testing.T, site *url.URL, name string, width, height int64, options ...chromedp.EmulateViewportOption) *tab {
+func openTab(browser context.Context, t *testing.T, site *url.URL, width, height int64, options ...chromedp.EmulateViewportOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	opened := &tab{T: t, ctx: ctx, site: site, name: name, width: int(width)}
+	opened := &tab{T: t, ctx: ctx, site: site, width: int(width)}
 	if err := chromedp.Listen(ctx, opened.listen); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
+	t.Cleanup(func() {
+		opened.mu.Lock()
+		defer opened.mu.Unlock()
+		for _, problem := range opened.problems {
+			// The browser reports the status of the missing page as an error.
+			if !strings.Contains(problem, "404") || !strings.Contains(problem, missingPage) {
+				t.Error(problem)
+			}
+		}
+	})
 	opened.run(chromedp.EmulateViewport(width, height, options...))
 	return opened
 }
@@ -146,15 +157,6 @@ func (t *tab) listen(event any) {
 		defer t.mu.Unlock()
 		t.problems = append(t.problems, problem)
 	}
-}
-
-// takeProblems returns what the pages have reported since the last call.
-func (t *tab) takeProblems() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	problems := t.problems
-	t.problems = nil
-	return problems
 }
 
 func (t *tab) run(actions ...chromedp.Action[chromedp.Void]) {
@@ -222,31 +224,17 @@ func TestSite(t *testing.T) {
 	site := serveSite(t)
 	browser := startBrowser(t)
 	t.Run("desktop", func(t *testing.T) {
-		checkSite(t, openTab(browser, t, site, "desktop", 1280, 800))
+		opened := openTab(browser, t, site, 1280, 800)
+		checkPages(opened)
+		// A phone shows the search in its menu.
+		checkSearch(opened)
+		checkMissing(opened)
 	})
 	t.Run("phone", func(t *testing.T) {
-		checkSite(t, openTab(browser, t, site, "phone", 390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
+		opened := openTab(browser, t, site, 390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2))
+		checkPages(opened)
+		checkMissing(opened)
 	})
-}
-
-func checkSite(t *testing.T, opened *tab) {
-	t.Helper()
-	for _, check := range []struct {
-		name string
-		run  func(*tab)
-	}{
-		{"pages", checkPages},
-		{"search", checkSearch},
-		{"missing", checkMissing},
-	} {
-		t.Run(check.name, func(t *testing.T) {
-			opened.T = t
-			check.run(opened)
-			if problems := opened.takeProblems(); len(problems) > 0 {
-				t.Errorf("the pages report:\n%s", strings.Join(problems, "\n"))
-			}
-		})
-	}
 }
 
 // checkPages opens every page of the navigation. Each document of docs has one.
@@ -352,11 +340,7 @@ func (t *tab) follow(selector, page string) {
 	}
 }
 
-// checkSearch runs on a desktop: a phone shows the search in its menu.
 func checkSearch(t *tab) {
-	if t.name == "phone" {
-		return
-	}
 	t.open(t.site.String())
 	input := visible(".search-input")
 	t.run(chromedp.Click(input), chromedp.SendKeys(input, "drainSeconds"))
@@ -366,14 +350,8 @@ func checkSearch(t *tab) {
 }
 
 func checkMissing(t *tab) {
-	if status := t.open(t.page("docs/none/")); status != http.StatusNotFound {
+	if status := t.open(t.page(missingPage)); status != http.StatusNotFound {
 		t.Errorf("status %d", status)
 	}
-	t.checkPage(t.page("docs/none/"), "Page not found")
-	// The browser reports the status as an error.
-	for _, problem := range t.takeProblems() {
-		if !strings.Contains(problem, "404") || !strings.Contains(problem, "docs/none/") {
-			t.Error(problem)
-		}
-	}
+	t.checkPage(t.page(missingPage), "Page not found")
 }

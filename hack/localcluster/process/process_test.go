@@ -52,20 +52,25 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+// startShell starts a shell with the arguments of -c, and kills it when the test ends.
+func startShell(t *testing.T, cgroup string, arguments ...string) Identity {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "logs", "sh.log")
+	identity, err := Start(Command{Path: "/bin/sh", Arguments: append([]string{"-c"}, arguments...), Cgroup: cgroup, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = Stop(context.WithoutCancel(t.Context()), identity, 0) })
+	return identity
+}
+
 func TestStartAndStop(t *testing.T) {
 	for name, script := range map[string]string{
 		"ends when asked":    "exec sleep 1000",
 		"must be killed too": `trap "" TERM; while :; do read -r line < /dev/zero; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			identity, err := Start(Command{
-				Path:      "/bin/sh",
-				Arguments: []string{"-c", script},
-				Log:       filepath.Join(t.TempDir(), "logs", "sh.log"),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			identity := startShell(t, "", script)
 			earlier := identity
 			earlier.StartTime--
 			if err := Stop(t.Context(), earlier, 0); err != nil || !identity.Alive() {
@@ -83,14 +88,7 @@ func TestStartAndStop(t *testing.T) {
 
 func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
 	traces := filepath.Join(t.TempDir(), "tidied")
-	identity, err := Start(Command{
-		Path:      "/bin/sh",
-		Arguments: []string{"-c", `trap 'touch "$0"; exit' TERM; while :; do read -r line < /dev/zero; done`, traces},
-		Log:       filepath.Join(t.TempDir(), "sh.log"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	identity := startShell(t, "", `trap 'touch "$0"; exit' TERM; while :; do read -r line < /dev/zero; done`, traces)
 	for range 2 {
 		if err := Stop(t.Context(), identity, 0); err != nil {
 			t.Fatal(err)
@@ -106,13 +104,10 @@ func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
 
 func TestStartedProcessJoinsTheCgroup(t *testing.T) {
 	group := t.TempDir()
-	identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", `exec sleep "$1"`, "sh", "1000"}, Cgroup: group, Log: filepath.Join(t.TempDir(), "sh.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = Stop(context.WithoutCancel(t.Context()), identity, 0) }()
+	identity := startShell(t, group, `exec sleep "$1"`, "sh", "1000")
 	var command []byte
 	for began := time.Now(); string(command) != "sleep\x001000\x00" && time.Since(began) < time.Minute; runtime.Gosched() {
+		var err error
 		if command, err = os.ReadFile(filepath.Join("/proc", strconv.Itoa(identity.PID), "cmdline")); err != nil {
 			t.Fatal(err)
 		}

@@ -45,8 +45,11 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	}
 	directory := b.Directory(tool)
 	if current, err := os.ReadFile(filepath.Join(directory, stampName)); err != nil || string(current) != stamp {
-		if err := b.clear(directory, stamp); err != nil {
+		if err := os.RemoveAll(directory); err != nil {
 			return "", fmt.Errorf("remove old binaries of %s: %w", tool.Name, err)
+		}
+		if err := layout.WriteFile(filepath.Join(directory, stampName), []byte(stamp)); err != nil {
+			return "", err
 		}
 	}
 	binaries = slices.DeleteFunc(slices.Clone(binaries), func(name string) bool {
@@ -63,17 +66,6 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	return directory, progress.Step(fmt.Sprintf("build %s, about %s the first time", what, tool.Duration), func() error {
 		return b.compile(ctx, tool, directory, binaries)
 	})
-}
-
-// clear makes an empty directory for the binaries of a stamp.
-func (b Builder) clear(directory, stamp string) error {
-	if err := os.RemoveAll(directory); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(directory, stampName), []byte(stamp), 0o644)
 }
 
 func (b Builder) module(tool Tool) string {
