@@ -52,7 +52,7 @@ func (w workloadReport) line(finding explain.Finding) int {
 	if finding.Reason == v1alpha1.ReasonInvalidManifest {
 		path, _, _ = strings.Cut(finding.Message, ": ")
 	}
-	return w.place.LineOf(path, finding.Container)
+	return w.manifest.Place.LineOf(path, finding.Container)
 }
 
 // github returns the findings as workflow commands, which GitHub shows beside the changed files.
@@ -63,7 +63,7 @@ func (r *result) github() string {
 	for _, object := range r.objects() {
 		for _, finding := range object.Findings {
 			place := "title=" + property.Replace(string(finding.Reason))
-			if path := object.place.RepositoryPath; path != "" {
+			if path := object.manifest.Place.RepositoryPath; path != "" {
 				place += ",file=" + property.Replace(path)
 				if line := object.line(finding); line > 0 {
 					place += fmt.Sprintf(",line=%d", line)
@@ -84,7 +84,7 @@ func (r *result) sarif() (text string, leftOut int, err error) {
 	results, reasons := []object{}, sets.New[string]()
 	for _, o := range r.objects() {
 		for _, finding := range o.Findings {
-			if o.place.RepositoryPath == "" {
+			if o.manifest.Place.RepositoryPath == "" {
 				leftOut++
 				continue
 			}
@@ -93,7 +93,7 @@ func (r *result) sarif() (text string, leftOut int, err error) {
 				"ruleId": finding.Reason, "level": level(finding.Severity, "note"),
 				"message": object{"text": o.name() + ": " + advice(finding)},
 				"locations": []object{{"physicalLocation": object{
-					"artifactLocation": object{"uri": (&url.URL{Path: o.place.RepositoryPath}).String(), "uriBaseId": "%SRCROOT%"},
+					"artifactLocation": object{"uri": (&url.URL{Path: o.manifest.Place.RepositoryPath}).String(), "uriBaseId": "%SRCROOT%"},
 					"region":           object{"startLine": max(1, o.line(finding))},
 				}}},
 			})

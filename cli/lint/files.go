@@ -26,17 +26,11 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
-		assumed: sets.New[string]()}
+	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(), assumed: sets.New[string]()}
 	if err := l.run(cmd.Context()); err != nil {
 		return nil, err
 	}
 	l.result.err = manifests.Err
-	for _, reports := range [][]workloadReport{l.result.Policies, l.result.Workloads, l.result.Objects} {
-		for i := range reports {
-			reports[i].setPlace(manifests.Place(reports[i].manifest))
-		}
-	}
 	return l.result, nil
 }
 
@@ -52,7 +46,7 @@ type fileLinter struct {
 
 func (l *fileLinter) run(ctx context.Context) error {
 	for _, rejected := range l.manifests.Rejected {
-		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), location{manifest: rejected})
+		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), locate(rejected, ""))
 	}
 	for _, manifest := range slices.Concat(l.manifests.Objects, l.manifests.Others) {
 		if err := l.object(ctx, manifest); err != nil {
@@ -77,8 +71,7 @@ func (l *fileLinter) run(ctx context.Context) error {
 // object checks an object.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions)
-		l.result.addPolicy(report, location{manifest: manifest})
+		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions), locate(manifest, ""))
 		return nil
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()
@@ -98,7 +91,7 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 		if template.NoRestartPolicy {
 			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
 		}
-		l.check(template.Pod, location{Path: template.Path, manifest: manifest}, explain.InvalidManifest(template.Mistakes))
+		l.check(template.Pod, locate(manifest, template.Path), explain.InvalidManifest(template.Mistakes))
 	}
 	if len(workload.Templates) == 0 {
 		findings = append(findings, explain.InvalidManifest(manifest.Mistakes)...)
@@ -106,7 +99,11 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 	if other && len(workload.Templates)+len(findings) == 0 {
 		findings = append(findings, explain.NotChecked("no pod template was found in it"))
 	}
-	l.addObject(manifest, findings)
+	if len(findings) > 0 {
+		object := manifest.Raw
+		name := cmp.Or(object.GetName(), object.GetGenerateName()+"*")
+		l.result.Objects = append(l.result.Objects, workloadReport{object.GetKind(), object.GetNamespace(), name, locate(manifest, ""), nil, findings})
+	}
 	return nil
 }
 
@@ -120,16 +117,4 @@ func (l *fileLinter) check(pod explain.Pod, at location, further []explain.Findi
 	if l.Assumed(pod.Pod.Namespace) {
 		l.assumed.Insert(pod.Pod.Namespace)
 	}
-}
-
-// addObject adds findings on an object that was not checked entirely.
-func (l *fileLinter) addObject(manifest source.Manifest, findings []explain.Finding) {
-	if len(findings) == 0 {
-		return
-	}
-	object := manifest.Raw
-	l.result.Objects = append(l.result.Objects, workloadReport{
-		object.GetKind(), object.GetNamespace(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"),
-		location{manifest: manifest}, nil, findings,
-	})
 }

@@ -115,11 +115,11 @@ type location struct {
 	// Path is the place of the pod template in an object that may have several.
 	Path     string `json:"path,omitempty"`
 	manifest source.Manifest
-	place    source.Place
 }
 
-func (l *location) setPlace(place source.Place) {
-	l.place, l.File, l.Line = place, place.File, place.Line
+// locate returns the place of the pod template at the path, or of the object.
+func locate(manifest source.Manifest, path string) location {
+	return location{manifest.Place.File, manifest.Place.Line, path, manifest}
 }
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -140,10 +140,9 @@ type result struct {
 	proposals map[string]*proposal
 	// err is why some manifests could not be read.
 	err error
-	// owners has the index in Workloads by name, or -1 without findings.
-	owners map[string]int
-	// reported are the findings of owners.
-	reported sets.Set[string]
+	// owners are the names of checked owners, and places has the index in Workloads of those with findings. reported are these findings.
+	owners, reported sets.Set[string]
+	places           map[string]int
 }
 
 // summary counts the checked workloads and the findings.
@@ -158,7 +157,7 @@ type summary struct {
 func newResult() *result {
 	return &result{
 		Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}, proposals: map[string]*proposal{},
-		owners: map[string]int{}, reported: sets.New[string](),
+		owners: sets.New[string](), reported: sets.New[string](), places: map[string]int{},
 	}
 }
 
@@ -241,19 +240,17 @@ func (r *result) add(report explain.Report, at location, further ...explain.Find
 // reported once.
 func (r *result) addOwned(owner workloadReport, pod string, report explain.Report) {
 	name := owner.name()
-	i, known := r.owners[name]
-	if !known {
-		r.Summary.CheckedWorkloads++
-		i = -1
-	}
+	r.owners.Insert(name)
+	r.Summary.CheckedWorkloads = r.owners.Len()
 	findings := explain.Lint(report.Findings)
-	if len(findings) > 0 && i < 0 {
-		i = len(r.Workloads)
-		r.Workloads = append(r.Workloads, owner)
-	}
-	r.owners[name] = i
 	if len(findings) == 0 {
 		return
+	}
+	i, known := r.places[name]
+	if !known {
+		i = len(r.Workloads)
+		r.places[name] = i
+		r.Workloads = append(r.Workloads, owner)
 	}
 	workload := &r.Workloads[i]
 	if pod != "" {

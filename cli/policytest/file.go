@@ -95,7 +95,7 @@ func load(ctx context.Context, path string) (*testFile, error) {
 		builder = builder.Stream(bytes.NewReader(object), fmt.Sprintf("%s objects[%d]", path, i))
 	}
 	if len(f.Manifests)+len(f.Objects) > 0 {
-		if f.manifests, err = source.Decode(ctx, builder, cmp.Or(f.Namespace, "default"), false); err != nil {
+		if f.manifests, err = source.Decode(ctx, builder, cmp.Or(f.Namespace, "default")); err != nil {
 			return nil, err
 		}
 	}

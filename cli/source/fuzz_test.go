@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/sidecar-termination/operator/cli/source"
 )
 
-// FuzzManifests reads manifests from standard input, corrects them, and explains their objects.
+// FuzzManifests reads manifests from standard input, corrects them, explains their objects, and asks for their lines.
 func FuzzManifests(f *testing.F) {
 	f.Add("")
 	f.Add("---\n---\n")
@@ -28,6 +29,7 @@ func FuzzManifests(f *testing.F) {
 	f.Add("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {tfReplicaSpecs: {Worker: {template: {spec: {container: [{env: [{value: yes}]}]}}}}}\n")
 	f.Add("apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: a}\nspec: {driver: {sidecars: [{name: b}]}}\n")
 	f.Add("apiVersion: example.com/v1\nkind: Other\nmetadata: {name: a}\nspec: {spec: {containers: [{name: a, image: b}]}}\n")
+	f.Add("---\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: &a x, labels: {a: *a}}\n---\n# nothing\n---\nnull\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		files := source.Files{Correct: true}
 		files.Filenames = []string{"-"}
@@ -39,11 +41,19 @@ func FuzzManifests(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		lines := strings.Count(text, "\n") + 1
 		for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
+			if place := manifest.Place; place.Line > lines || place.LineOf("spec.template", "main") > lines {
+				t.Errorf("line %d of %d", place.Line, lines)
+			}
+			before := manifest.Raw.DeepCopy()
 			if workload, err := s.Workload(t.Context(), manifest); err == nil {
 				for _, template := range workload.Templates {
 					s.Explain(template.Pod)
 				}
+			}
+			if diff := cmp.Diff(before, manifest.Raw); diff != "" {
+				t.Errorf("the object was modified (-before +after):\n%s", diff)
 			}
 		}
 	})

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package source
+package source_test
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/sidecar-termination/operator/cli/source"
 )
 
 const twoJobs = `# a comment
@@ -83,6 +84,19 @@ func repositoryWith(t *testing.T, files map[string]string) {
 	t.Chdir(filepath.Join(root, "work"))
 }
 
+// placesOf reads the files, and returns the places of their objects.
+func placesOf(t *testing.T, files resource.FilenameOptions, stdin string) (places []source.Place) {
+	t.Helper()
+	manifests, err := (&source.Files{FilenameOptions: files, Correct: true}).Read(t.Context(), strings.NewReader(stdin), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, manifest := range manifests.Objects {
+		places = append(places, manifest.Place)
+	}
+	return places
+}
+
 func TestPlaces(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 	repositoryWith(t, map[string]string{
@@ -111,14 +125,8 @@ func TestPlaces(t *testing.T) {
 		"kustomization": {files: resource.FilenameOptions{Kustomize: "overlay"}, want: []string{"overlay work/overlay/kustomization.yaml:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := Files{FilenameOptions: tc.files, Correct: true}
-			manifests, err := files.Read(t.Context(), strings.NewReader(tc.stdin), "default")
-			if err != nil {
-				t.Fatal(err)
-			}
 			var got []string
-			for _, manifest := range manifests.Objects {
-				place := manifests.Place(manifest)
+			for _, place := range placesOf(t, tc.files, tc.stdin) {
 				got = append(got, fmt.Sprintf("%s %s:%d", place.File, place.RepositoryPath, place.Line))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -130,9 +138,10 @@ func TestPlaces(t *testing.T) {
 
 func TestLineOf(t *testing.T) {
 	repositoryWith(t, map[string]string{"work/jobs.yaml": twoJobs, "work/rendered.yaml": rendered})
-	jobs, rendered := placesIn("jobs.yaml", nil), placesIn("rendered.yaml", nil)
+	jobs := placesOf(t, resource.FilenameOptions{Filenames: []string{"jobs.yaml"}}, "")
+	rendered := placesOf(t, resource.FilenameOptions{Filenames: []string{"rendered.yaml"}}, "")
 	for name, tc := range map[string]struct {
-		place           Place
+		place           source.Place
 		path, container string
 		want            int
 	}{
@@ -148,52 +157,10 @@ func TestLineOf(t *testing.T) {
 		"container of a list's item": {jobs[1], "", "main", 20},
 		"label with a dot":           {jobs[1], "spec.template.metadata.labels[app.example/team]", "", 20},
 		"rendered by Helm":           {rendered[1], "", "proxy", 1},
-		"unknown":                    {Place{}, "spec", "main", 0},
+		"unknown":                    {source.Place{}, "spec", "main", 0},
 	} {
 		if got := tc.place.LineOf(tc.path, tc.container); got != tc.want {
 			t.Errorf("%s: line %d, want %d", name, got, tc.want)
 		}
-	}
-}
-
-// A reader that disagrees with kubectl about where documents begin would point to other objects.
-func FuzzPlacesAgreeWithKubectl(f *testing.F) {
-	f.Add(twoJobs)
-	f.Add(rendered)
-	f.Add("---\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: &a x, labels: {a: *a}}\n---\n# nothing\n---\nnull\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		manifests, err := Decode(t.Context(), LocalBuilder().Stream(strings.NewReader(text), standardInput), "default", true)
-		if err != nil {
-			return
-		}
-		manifests.place = manifests.places([]byte(text))
-		for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
-			place := manifests.Place(manifest)
-			if lines := strings.Count(text, "\n") + 1; place.Line > lines || place.LineOf("spec.template", "main") > lines {
-				t.Errorf("line %d of %d", place.Line, lines)
-			}
-			if place.node != nil && identityOf(place.node) != identity(manifest.Raw.GetKind(), manifest.Raw.GetName(), manifest.Raw.GetGenerateName()) {
-				t.Errorf("%s %s is said to be at line %d", manifest.Raw.GetKind(), manifest.Raw.GetName(), place.Line)
-			}
-		}
-	})
-}
-
-func TestMistakesHaveLines(t *testing.T) {
-	repositoryWith(t, map[string]string{"work/pods.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: one\n  - name: two\n    imge: x\n" +
-		"---\n# nothing\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspc: {}\n"})
-	files := Files{Correct: true}
-	files.Filenames = []string{"pods.yaml"}
-	manifests, err := files.Read(t.Context(), strings.NewReader(""), "batch")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, manifest := range manifests.Objects {
-		got = append(got, manifest.Mistakes...)
-	}
-	want := []string{"spec.containers[1].imge: is an unknown field (line 8)", "spec: is missing (line 12)", "spc: is an unknown field (line 15)"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
 }

@@ -84,10 +84,6 @@ type Manifests struct {
 	note      string
 	// Err joins why some files or objects could not be read. The others were.
 	Err error
-	// first has the position of the first object of each file.
-	first map[string]int
-	// place finds a manifest in its file, which it reads at most once.
-	place func(Manifest) Place
 }
 
 // Manifest is one object and its file.
@@ -98,6 +94,8 @@ type Manifest struct {
 	// Raw is the object as in the file, with fields that this program does not know. It must not be modified.
 	Raw  *unstructured.Unstructured
 	File string
+	// Place is where Files.Read found the object.
+	Place Place
 	// Position is the place among all objects.
 	Position int
 }
@@ -120,8 +118,7 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 		builder = builder.Stream(io.TeeReader(stdin, &input), standardInput)
 	}
-	all, err := Decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
-	all.place = all.places(input.Bytes())
+	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct, &places{&input, map[string]placesInFile{}})
 	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
 		return Manifests{}, cmp.Or(err, errors.New("the manifests contain no object"))
 	}
@@ -153,14 +150,19 @@ func LocalBuilder() *resource.Builder {
 }
 
 // Decode decodes and checks the objects that a LocalBuilder reads. Objects without a namespace get the given one. The operator has no flags
-// besides those of the command line. It may correct mistakes as Files.Correct does. With an error it returns what it could read.
-func Decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
+// besides those of the command line. With an error it returns what it could read.
+func Decode(ctx context.Context, builder *resource.Builder, namespace string) (Manifests, error) {
+	return decode(ctx, builder, namespace, false, nil)
+}
+
+// decode is Decode. It corrects mistakes as Files.Correct does, and finds the places of objects unless the last argument is nil.
+func decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool, in *places) (Manifests, error) {
 	types, err := scheme.New()
 	if err != nil {
 		return Manifests{}, err
 	}
 	infos, err := builder.Do().Infos()
-	all := Manifests{first: map[string]int{}}
+	var all Manifests
 	var broken []error
 	if err != nil {
 		for _, one := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
@@ -168,17 +170,18 @@ func Decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		}
 	}
 	for position, info := range infos {
-		if _, known := all.first[info.Source]; !known {
-			all.first[info.Source] = position
-		}
 		raw, ok := info.Object.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
+		manifest := Manifest{Raw: raw, File: info.Source, Position: position}
+		if in != nil {
+			manifest.Place = in.next(info.Source, raw)
+		}
 		if raw.GetNamespace() == "" && !slices.Contains(clusterScoped, raw.GetKind()) {
 			raw.SetNamespace(namespace)
 		}
-		if err := all.add(ctx, types, Manifest{Raw: raw, File: info.Source, Position: position}, corrects); err != nil {
+		if err := all.add(ctx, types, manifest, corrects); err != nil {
 			broken = append(broken, fmt.Errorf("read %s: %w", info.Source, err))
 		}
 	}
@@ -208,24 +211,21 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		m.Others = append(m.Others, manifest)
 		return nil
 	}
-	corrected, mistakes := correct(raw)
-	switch {
-	case corrects:
-		raw, manifest.Mistakes = corrected, mistakes
-	case len(mistakes) > 0:
+	raw, mistakes := correct(raw)
+	if len(mistakes) > 0 && !corrects {
 		return fmt.Errorf("%s %s: %s", raw.GetKind(), raw.GetName(), strings.Join(mistakes, "; "))
 	}
 	object, unknown, err := toTyped(types, raw)
-	if corrects {
-		manifest.Mistakes = append(manifest.Mistakes, unknown...)
-	}
 	switch {
-	case err != nil && !corrects:
-		return err
-	case err != nil:
-		manifest.Mistakes = append(manifest.Mistakes, decodeMistake(types, raw, err))
-	default:
+	case err == nil:
 		manifest.Object = object
+	case corrects:
+		unknown = []string{decodeMistake(types, raw, err)}
+	default:
+		return err
+	}
+	if corrects {
+		manifest.Mistakes = slices.Concat(mistakes, unknown)
 	}
 	deployment, ok := object.(*appsv1.Deployment)
 	if !ok {
@@ -233,7 +233,8 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 	} else if _, ok := OperatorArguments(deployment); ok {
 		m.operators = append(m.operators, deployment)
 	} else {
-		m.Others = append(m.Others, Manifest{Raw: manifest.Raw, File: manifest.File, Position: manifest.Position})
+		manifest.Object, manifest.Mistakes = nil, nil
+		m.Others = append(m.Others, manifest)
 	}
 	return nil
 }
@@ -297,19 +298,14 @@ func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, 
 		s.note("%s", m.note)
 	}
 	for _, manifest := range m.Objects {
-		if manifest.Object == nil {
-			continue
-		}
-		if err := reader.add(manifest.Object); err != nil {
-			return nil, err
+		if manifest.Object != nil {
+			reader.add(manifest.Raw.GroupVersionKind(), manifest.Object)
 		}
 	}
 	for name := range s.assumed {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		withName(namespace)
-		if err := reader.add(namespace); err != nil {
-			return nil, err
-		}
+		reader.add(corev1.SchemeGroupVersion.WithKind("Namespace"), namespace)
 	}
 	return s, nil
 }

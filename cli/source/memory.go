@@ -36,10 +36,8 @@ func (m *memory) kindOf(object runtime.Object) (schema.GroupKind, error) {
 	return schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "List")}, nil
 }
 
-func (m *memory) add(object client.Object) error {
-	kind, err := m.kindOf(object)
-	m.objects[kind] = append(m.objects[kind], object)
-	return err
+func (m *memory) add(kind schema.GroupVersionKind, object client.Object) {
+	m.objects[kind.GroupKind()] = append(m.objects[kind.GroupKind()], object)
 }
 
 // Get finds an object by type and name. It also supports PartialObjectMetadata.
