@@ -108,7 +108,8 @@ func (o *options) test(cmd *cobra.Command, paths []string) error {
 	}
 	r := &report{Header: output.NewHeader("PolicyTestReport"), Files: []fileReport{}}
 	for _, path := range files {
-		r.add(path, func() ([]result, error) { return run(cmd.Context(), o.now, path, only) })
+		results, err := run(cmd.Context(), o.now, path, only)
+		r.add(path, results, err)
 	}
 	if o.format == output.FormatJUnit {
 		err = output.WriteJUnit(cmd.OutOrStdout(), settings.PluginProgram+" test", r.junit())
@@ -154,16 +155,14 @@ func testFiles(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// add adds the results of a file.
-func (r *report) add(path string, run func() ([]result, error)) {
-	file := fileReport{File: path, Cases: []result{}}
-	results, err := run()
+// add adds the results of a file, or why it is invalid.
+func (r *report) add(path string, results []result, err error) {
+	file := fileReport{File: path, Cases: append([]result{}, results...)}
 	if err != nil {
 		r.Summary.InvalidFiles++
 		file.Error = err.Error()
 	}
 	for _, result := range results {
-		file.Cases = append(file.Cases, result)
 		if len(result.Differences) == 0 {
 			r.Summary.Passed++
 		} else {
@@ -349,18 +348,13 @@ func (f *testFile) findWorkloads() {
 	for _, manifest := range f.manifests.Objects {
 		switch object := manifest.Object.(type) {
 		case *corev1.Pod:
-			pod := object.DeepCopy()
-			pod.Status = corev1.PodStatus{}
-			manifest.Object = pod
+			object.Status = corev1.PodStatus{}
 			add(manifest, "", 0)
 		case *batchv1.Job, *batchv1.CronJob:
 			add(manifest, "", 0)
 		}
 	}
 	for _, manifest := range f.manifests.Others {
-		if source.MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
-			continue
-		}
 		templates := source.ReadWorkload(manifest.Raw).Templates
 		for i, template := range templates {
 			path := ""

@@ -164,7 +164,7 @@ func (s *Source) Workload(ctx context.Context, manifest Manifest) (workload Work
 	case *batchv1.CronJob:
 		pod, err = s.Template(ctx, OfCronJob(object))
 	case nil:
-		if len(manifest.Mistakes) > 0 || MakesNoFinishingPods(manifest.Raw.GroupVersionKind().GroupKind()) {
+		if len(manifest.Mistakes) > 0 {
 			return workload, nil
 		}
 		workload = ReadWorkload(manifest.Raw)

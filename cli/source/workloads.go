@@ -46,11 +46,10 @@ type place struct {
 	bare     bool
 	// job is the specification of the Job around the template, or nil.
 	job map[string]any
-	// made is true if the template is made of fields of the kind, in which mistakes were corrected.
-	made     bool
+	// mistakes are those that were corrected in fields of the kind that the template is made of.
 	mistakes []string
-	// restartPolicy is what the controller sets if the template has none. forced is what it sets in any case.
-	restartPolicy, forced corev1.RestartPolicy
+	// restartPolicy is what the controller sets if the template has none.
+	restartPolicy corev1.RestartPolicy
 	// labels are those that the controller adds.
 	labels map[string]string
 	// deletedBy is the field of the object that deletes finished Jobs at once, or empty.
@@ -82,7 +81,7 @@ type reader func(object *unstructured.Unstructured) found
 var readers = map[schema.GroupKind]reader{
 	// https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: rule{
-		path: "spec.replicatedJobs[].template.spec.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure,
+		path: "spec.replicatedJobs[].template.spec.template", inJob: true,
 		objectLabel: "jobset.sigs.k8s.io/jobset-name", itemLabel: "jobset.sigs.k8s.io/replicatedjob-name",
 	}.read,
 	// https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/
@@ -92,7 +91,7 @@ var readers = map[schema.GroupKind]reader{
 	{Group: "argoproj.io", Kind: "Workflow"}:                workflow("spec"),
 	{Group: "argoproj.io", Kind: "WorkflowTemplate"}:        workflow("spec"),
 	{Group: "argoproj.io", Kind: "ClusterWorkflowTemplate"}: workflow("spec"),
-	{Group: "argoproj.io", Kind: "CronWorkflow"}:            workflow("spec", "workflowSpec"),
+	{Group: "argoproj.io", Kind: "CronWorkflow"}:            workflow("spec.workflowSpec"),
 	// https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/
 	{Group: "kubeflow.org", Kind: "PyTorchJob"}: replicas("pytorchReplicaSpecs"),
 	{Group: "kubeflow.org", Kind: "TFJob"}:      replicas("tfReplicaSpecs"),
@@ -103,54 +102,46 @@ var readers = map[schema.GroupKind]reader{
 	{Group: "kubeflow.org", Kind: "MXJob"}:      replicas("mxReplicaSpecs"),
 	// https://github.com/kubeflow/spark-operator/blob/master/docs/api-docs.md
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}:          spark("spec"),
-	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: spark("spec", "template"),
+	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: spark("spec.template"),
 	// https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html
 	{Group: "ray.io", Kind: "RayJob"}:     rayJob,
 	{Group: "ray.io", Kind: "RayCronJob"}: rayJob,
 	// https://github.com/kedacore/keda/blob/main/pkg/scaling/executor/scale_jobs.go, generateJobs
-	{Group: "keda.sh", Kind: "ScaledJob"}: rule{
-		path: "spec.jobTargetRef.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure, objectLabel: "scaledjob.keda.sh/name",
-	}.read,
+	{Group: "keda.sh", Kind: "ScaledJob"}: rule{path: "spec.jobTargetRef.template", inJob: true, objectLabel: "scaledjob.keda.sh/name"}.read,
 }
 
-// rule says where a kind has its pod templates.
+// rule says where a kind has its pod templates. Its controller sets restartPolicy OnFailure if a template has none.
 type rule struct {
 	// path leads to the templates. [] stands for every item of a list or a map.
 	path string
 	// inJob is true if the templates are in specifications of Jobs.
 	inJob bool
-	// restartPolicy is what the controller sets if a template has none. With itemPolicy the item says what it sets in any case.
-	restartPolicy corev1.RestartPolicy
-	itemPolicy    bool
+	// itemPolicy is true if the controller sets the restartPolicy of the item in any case.
+	itemPolicy bool
 	// objectLabel and itemLabel have the names of the object and of the item, in the pods.
 	objectLabel, itemLabel string
 }
 
 // trainingRuntime has a JobSet.
-var trainingRuntime = rule{
-	path: "spec.template.spec.replicatedJobs[].template.spec.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure,
-}
+var trainingRuntime = rule{path: "spec.template.spec.replicatedJobs[].template.spec.template", inJob: true}
 
 // replicas reads the replicas of a job of Kubeflow's training operator.
 func replicas(field string) reader {
-	return rule{
-		path: "spec." + field + "[].template", restartPolicy: corev1.RestartPolicyOnFailure, itemPolicy: true,
-		objectLabel: "training.kubeflow.org/job-name",
-	}.read
+	return rule{path: "spec." + field + "[].template", itemPolicy: true, objectLabel: "training.kubeflow.org/job-name"}.read
 }
 
 func (r rule) read(object *unstructured.Unstructured) found {
 	var result found
 	for _, at := range locate(object.Object, r.path) {
-		found := place{path: at.path, template: at.value, restartPolicy: r.restartPolicy, labels: map[string]string{}}
+		found := place{path: at.path, template: at.value, restartPolicy: corev1.RestartPolicyOnFailure, labels: map[string]string{}}
 		if r.inJob {
 			found.job = at.parent
 		}
-		if r.itemPolicy {
-			found.forced = corev1.RestartPolicy(textAt(at.item, "restartPolicy"))
-		}
-		if found.forced == "ExitCode" { // of Kubeflow
-			found.forced = corev1.RestartPolicyNever
+		if policy, spec := textAt(at.item, "restartPolicy"), mapAt(at.value, "spec"); r.itemPolicy && policy != "" && spec != nil {
+			if policy == "ExitCode" { // of Kubeflow
+				policy = string(corev1.RestartPolicyNever)
+			}
+			spec["restartPolicy"] = policy
 		}
 		if r.objectLabel != "" {
 			found.labels[r.objectLabel] = object.GetName()
@@ -198,7 +189,7 @@ func locate(object map[string]any, path string) []located {
 // ReadWorkload finds the pod templates of an object: by its kind if that is well known, otherwise by their shape. It corrects them
 // as Files.Correct does.
 func ReadWorkload(object *unstructured.Unstructured) Workload {
-	if remarks := remarks(object); remarks != nil {
+	if remarks := remarks(object); remarks != nil || MakesNoFinishingPods(object.GroupVersionKind().GroupKind()) {
 		return Workload{Remarks: remarks}
 	}
 	object = object.DeepCopy()
@@ -227,14 +218,12 @@ func ReadWorkload(object *unstructured.Unstructured) Workload {
 // read corrects and decodes the pod template.
 func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error) {
 	c := corrector{mistakes: p.mistakes}
-	switch {
-	case p.made:
-	case p.bare:
-		c.pod(p.path, mapAt(p.template, "spec"))
-	default:
+	specPath := p.path
+	if !p.bare {
+		specPath += ".spec"
 		c.quote(p.path+".metadata", mapAt(p.template, "metadata"))
-		c.pod(p.path+".spec", mapAt(p.template, "spec"))
 	}
+	c.pod(specPath, mapAt(p.template, "spec"))
 	fields := map[string]any{}
 	maps.Copy(fields, p.job)
 	fields["template"] = p.template
@@ -242,7 +231,7 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
 		return WorkloadTemplate{}, err
 	}
-	spec.Template.Spec.RestartPolicy = cmp.Or(p.forced, spec.Template.Spec.RestartPolicy, p.restartPolicy)
+	spec.Template.Spec.RestartPolicy = cmp.Or(spec.Template.Spec.RestartPolicy, p.restartPolicy)
 	result := WorkloadTemplate{Pod: ofTemplate(object, object.GetKind(), spec), Path: p.path, Mistakes: c.mistakes}
 	result.NoRestartPolicy = spec.Template.Spec.RestartPolicy == ""
 	if p.job == nil {
@@ -258,16 +247,15 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 
 // workflow reads the templates of Argo Workflows that have containers. Argo waits for the containers of a template and ends its
 // sidecars. It ends any other container that has an annotation with the command to use.
-func workflow(fields ...string) reader {
+func workflow(path string) reader {
 	return func(object *unstructured.Unstructured) found {
-		spec, path := mapAt(object.Object, fields...), strings.Join(fields, ".")
+		spec := mapAt(object.Object, strings.Split(path, ".")...)
 		var result found
 		agent, labels := spec["executorPlugins"] != nil, map[string]string{}
 		if object.GetKind() == "Workflow" && object.GetName() != "" {
 			labels["workflows.argoproj.io/workflow"] = object.GetName()
 		}
-		for _, at := range locate(spec, "templates[]") {
-			at.path = path + "." + at.path
+		for _, at := range locate(object.Object, path+".templates[]") {
 			if found, ok := workflowPod(path, spec, at); ok {
 				found.labels = labels
 				result.places = append(result.places, found)
@@ -347,7 +335,7 @@ func workflowPod(path string, spec map[string]any, at located) (place, bool) {
 		}
 	}
 	return place{
-		path: at.path, forced: corev1.RestartPolicyNever, ended: ended, made: true, mistakes: c.mistakes,
+		path: at.path, restartPolicy: corev1.RestartPolicyNever, ended: ended, mistakes: c.mistakes,
 		template: map[string]any{"metadata": metadata, "spec": map[string]any{
 			"containers": containers, "initContainers": listAt(template, "initContainers"), "hostNetwork": spec["hostNetwork"],
 		}},
@@ -367,10 +355,10 @@ func merged(c *corrector, all ...located) map[string]any {
 }
 
 // spark reads the driver's pod. The driver deletes its executors.
-func spark(fields ...string) reader {
+func spark(specPath string) reader {
 	return func(object *unstructured.Unstructured) found {
-		spec := mapAt(object.Object, fields...)
-		path, driver := strings.Join(fields, ".")+".driver", mapAt(spec, "driver")
+		spec := mapAt(object.Object, strings.Split(specPath, ".")...)
+		path, driver := specPath+".driver", mapAt(spec, "driver")
 		base, c := mapAt(driver, "template"), corrector{}
 		c.quote(path, driver)
 		const name = "spark-kubernetes-driver"
@@ -386,32 +374,31 @@ func spark(fields ...string) reader {
 		}
 		metadata := merged(&c, located{path: path + ".template.metadata", value: mapAt(base, "metadata")}, located{path: path, value: driver})
 		return found{places: []place{{
-			path: path, template: map[string]any{"metadata": metadata, "spec": pod}, made: true, mistakes: c.mistakes,
-			forced: corev1.RestartPolicyNever, labels: map[string]string{"spark-role": "driver", "sparkoperator.k8s.io/app-name": object.GetName()},
+			path: path, template: map[string]any{"metadata": metadata, "spec": pod}, mistakes: c.mistakes,
+			restartPolicy: corev1.RestartPolicyNever, labels: map[string]string{"spark-role": "driver", "sparkoperator.k8s.io/app-name": object.GetName()},
 		}}}
 	}
 }
 
 // rayJob reads the template of the Job that submits the Ray job, or the one that KubeRay uses if there is none.
 func rayJob(object *unstructured.Unstructured) found {
-	fields := rayJobFields(object)
-	spec := mapAt(object.Object, fields...)
+	path := rayJobPath(object)
+	spec := mapAt(object.Object, strings.Split(path, ".")...)
 	template := mapAt(spec, "submitterPodTemplate")
 	if template == nil {
 		template = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "ray-job-submitter"}}}}
 	}
 	// KubeRay's default is 2 (createNewK8sJob).
 	job := map[string]any{"backoffLimit": cmp.Or(mapAt(spec, "submitterConfig")["backoffLimit"], any(int64(2)))}
-	path := strings.Join(fields, ".") + ".submitterPodTemplate"
-	return found{places: []place{{path: path, template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
+	return found{places: []place{{path: path + ".submitterPodTemplate", template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
 }
 
-// rayJobFields leads to the specification of the RayJob in a RayJob or RayCronJob.
-func rayJobFields(object *unstructured.Unstructured) []string {
+// rayJobPath leads to the specification of the RayJob in a RayJob or RayCronJob.
+func rayJobPath(object *unstructured.Unstructured) string {
 	if object.GetKind() == "RayCronJob" {
-		return []string{"spec", "jobTemplate"}
+		return "spec.jobTemplate"
 	}
-	return []string{"spec"}
+	return "spec"
 }
 
 // The bounds of the search in objects of unknown kinds.
@@ -515,7 +502,7 @@ func remarks(object *unstructured.Unstructured) []explain.Finding {
 	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
 		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
 	case kind.Group == "ray.io" && readers[kind] != nil:
-		mode := textAt(mapAt(object.Object, rayJobFields(object)...), "submissionMode")
+		mode := textAt(mapAt(object.Object, strings.Split(rayJobPath(object), ".")...), "submissionMode")
 		if mode != "" && mode != "K8sJobMode" {
 			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
 		}
