@@ -8,18 +8,10 @@ import (
 	"testing"
 )
 
-func TestReportEscapesControlCharacters(t *testing.T) {
+func TestReportEscapesEachOfJoinedErrors(t *testing.T) {
 	var out strings.Builder
-	code := Report(&out, errors.New("webhook says \x1b]0;owned\x07\nsee \u202e"))
-	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != 2 {
-		t.Errorf("got %d, %q, want %q", code, out.String(), want)
-	}
-}
-
-func TestReportWritesJoinedErrorsEachInALine(t *testing.T) {
-	var out strings.Builder
-	code := Report(&out, errors.Join(errors.New("one"), errors.New("two")))
-	if want := "error: one\nerror: two\n"; out.String() != want || code != 2 {
+	code := Report(&out, errors.Join(errors.New("webhook says \x1b]0;owned\x07\nsee \u202e"), errors.New("two")))
+	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\nerror: two\n"; out.String() != want || code != 2 {
 		t.Errorf("got %d, %q, want %q", code, out.String(), want)
 	}
 }

@@ -10,35 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // hostile has a control or a format character of each kind.
 const hostile = "a\x1b]0;owned\x07b\nc\td\r\x7fe\u009bf\u0085g\u202eh\u2066i\u200bj\U000e0041k"
-
-func TestTableEscapesHostileText(t *testing.T) {
-	const shown = `a\u001b]0;owned\u0007b\nc\td\r\u007fe\u009bf\u0085g\u202eh\u2066i\u200bj\udb40\udc41k`
-	p := &Printer{}
-	p.Line("line %s", hostile)
-	p.Prose(hostile+" ", hostile)
-	p.Note(hostile)
-	p.Item("word", hostile, hostile)
-	p.Table([]string{"A", "B"}, [][]string{{hostile, "x"}, {"short", hostile}})
-	p.Findings([]explain.Finding{{Severity: explain.SeverityProblem, Reason: "Reason" + hostile, Message: hostile, Hint: hostile}})
-	for _, want := range []string{
-		"line " + shown + "\n" + shown + ` a\u001b]0;owned`,
-		"A" + strings.Repeat(" ", len(shown)-len("A")) + "   B\n" + shown + "   x\nshort",
-	} {
-		if !strings.Contains(p.text.String(), want) {
-			t.Errorf("got\n%s\nwant\n%s", p.text.String(), want)
-		}
-	}
-	plain := p.text.String()
-	if escaped := safetext.EscapeLines(plain); escaped != plain || strings.Contains(plain, "\t") {
-		t.Errorf("control characters reach the terminal:\n%q", plain)
-	}
-}
 
 func TestJSONAndYAMLEscapeHostileText(t *testing.T) {
 	for name, text := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sidecar-termination/operator/cli/output"
 )
@@ -30,6 +30,10 @@ const objects = `objects:
     spec: {restartPolicy: OnFailure, containers: [{name: main, image: app}, {name: proxy, image: proxy}]}
     status: {phase: Succeeded, containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}]}
 cluster: {enforceDryRun: true}
+`
+
+const workflow = `objects:
+  - {apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {generateName: w-}, spec: {templates: [{container: {}}, {container: {}}]}}
 `
 
 // runFiles runs the command with files or other arguments, and returns its output without line breaks within sentences, and its exit code.
@@ -52,63 +56,6 @@ func write(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func TestCases(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fields string
-		// want are the differences, or nothing.
-		want string
-	}{
-		"roles":               {"expect: {containers: {main: {role: Main, declaredBy: None, mode: None, drainSeconds: None}, proxy: {role: Sidecar, declaredBy: SidecarTerminationPolicy/mesh}}}", ""},
-		"settings":            {"expect: {containers: {proxy: {mode: PodPhase, image: None, exitCodePolicy: Ignore, drainSeconds: 5}}}", ""},
-		"DryRun":              {"cluster: {enforceDryRun: false}, expect: {findings: [DryRun], containers: {proxy: {role: Main}}}", ""},
-		"OpenKruise":          {"cluster: {openKruise: true}, expect: {containers: {proxy: {mode: CRR}}}", ""},
-		"daemonless node":     {"node: Daemonless, cluster: {openKruise: true}, expect: {containers: {proxy: {mode: PodPhase}}}", ""},
-		"virtual node":        {"node: Virtual, expect: {findings: [NoUsableMode], containers: {proxy: {mode: None}}}", ""},
-		"flags":               {"node: Virtual, cluster: {operatorFlags: ['--quick-exit-image=q:v1', '--quick-exit-paths=*']}, expect: {containers: {proxy: {mode: Image, image: 'q:v1'}}}", ""},
-		"workload":            {"workload: Pod/default/job, expect: {containers: {main: {role: Main}}}", ""},
-		"other role and mode": {"expect: {containers: {proxy: {role: Main, mode: CRR}}}", "containers.proxy.mode CRR PodPhase containers.proxy.role Main Sidecar"},
-		"other settings":      {"expect: {containers: {proxy: {drainSeconds: 6, exitCodePolicy: Respect}}}", "containers.proxy.drainSeconds 6 5 containers.proxy.exitCodePolicy Respect Ignore"},
-		"no such finding":     {"node: Virtual, expect: {findings: [MayHang]}", "findings MayHang NoUsableMode"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := write(t, header+objects+"cases: [{name: a, "+tc.fields+"}]\n")
-			want, code := path+" PASS a Cases: 1 passed, 0 failed. Invalid files: 0", 0
-			if tc.want != "" {
-				want, code = path+" FAIL a FIELD WANT GOT "+tc.want+" Cases: 0 passed, 1 failed. Invalid files: 0", 1
-			}
-			if got, gotCode := runFiles(t, path); got != want || gotCode != code {
-				t.Errorf("exit code %d, want %d; output:\n%s\nwant:\n%s", gotCode, code, got, want)
-			}
-		})
-	}
-}
-
-// Each kind that lint reads has the pods that lint finds in it.
-func TestWorkloadsAreThoseThatLintReads(t *testing.T) {
-	const policy = "objects:\n  - {apiVersion: sidecartermination.dev/v1alpha1, kind: SidecarTerminationPolicy, metadata: {name: p}, spec: {sidecars: [{name: proxy}]}}\n"
-	const containers = "containers: [{name: main, image: app}, {name: proxy, image: app}]"
-	const workflow = "{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {generateName: w-}, spec: {templates: " +
-		"[{container: {image: app}}, {container: {image: app}, sidecars: [{name: proxy, image: app}]}]}}"
-	for name, tc := range map[string]struct{ object, workload string }{
-		"JobSet": {"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a}, spec: {replicatedJobs: [{name: r, template: {spec: {template: {spec: {" +
-			containers + "}}}}}]}}", "JobSet/a"},
-		"ScaledJob":              {"{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, metadata: {name: a}, spec: {jobTargetRef: {template: {spec: {" + containers + "}}}}}", ""},
-		"SparkApplication":       {"{apiVersion: sparkoperator.k8s.io/v1beta2, kind: SparkApplication, metadata: {name: a}, spec: {driver: {sidecars: [{name: proxy}]}}}", "SparkApplication/default/a"},
-		"template of a Workflow": {workflow, "Workflow/w-* spec.templates[1]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cases := "cases: [{name: a, workload: '" + tc.workload + "', expect: {containers: {proxy: {role: Sidecar, mode: PodPhase}}}}]\n"
-			if got, code := runFiles(t, write(t, header+policy+"  - "+tc.object+"\n"+cases)); code != 0 {
-				t.Errorf("exit code %d:\n%s", code, got)
-			}
-		})
-	}
-	got, code := runFiles(t, write(t, header+policy+"  - "+workflow+"\ncases: [{name: a, workload: Workflow/w-*}]\n"))
-	if want := `set it to one of: Workflow/default/w-* spec.templates[0], Workflow/default/w-* spec.templates[1]`; code != 2 || !strings.Contains(got, want) {
-		t.Errorf("exit code %d, want 2 and %q, got:\n%s", code, want, got)
-	}
 }
 
 func TestDirectories(t *testing.T) {
@@ -176,6 +123,7 @@ func TestInvalidFiles(t *testing.T) {
 		"alias of itself":   {header + "cases: &a [*a]\n", "anchor 'a' value contains itself"},
 		"no workload":       {header + "cases: [{name: a}]\n", `cases[0].workload: 0 match ""; set it to one of: None`},
 		"other workload":    {header + objects + "cases: [{name: a, workload: Job/a}]\n", `cases[0].workload: 0 match "Job/a"; set it to one of: Pod/default/job`},
+		"two templates":     {header + workflow + "cases: [{name: a, workload: Workflow/w-*}]\n", "set it to one of: Workflow/default/w-* spec.templates[0], Workflow/default/w-* spec.templates[1]"},
 		"other container":   {header + objects + "cases: [{name: a, expect: {containers: {x: {role: Main}}}}]\n", "cases[0].expect.containers.x: the pod has no such container"},
 		"other field":       {header + objects + "cases: [{name: a, expect: {containers: {main: {rol: Main}}}}]\n", "cases[0].expect.containers.main.rol: unknown field"},
 		"nothing compared":  {header + objects + "cases: [{name: a, expect: {containers: {main: {}}}}]\n", "cases[0].expect: names nothing to compare"},
@@ -194,51 +142,45 @@ func TestInvalidFiles(t *testing.T) {
 
 // TestRepository runs the tests of the repository's samples and presets, and requires that every policy there has one.
 func TestRepository(t *testing.T) {
-	var files, tested []string
-	for _, directory := range []string{"samples", "presets"} {
-		found, err := filepath.Glob("../../config/" + directory + "/tests/*_test.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
+	files := filesOf(t, "*/tests/*_test.yaml")
 	if out, code := runFiles(t, files...); code != 0 {
 		t.Fatalf("exit code %d:\n%s", code, out)
 	}
+	tested := sets.New[string]()
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		test, err := load(t.Context(), file)
 		if err != nil {
-			t.Fatal(err)
-		}
-		var test testFile
-		if err := yaml.Unmarshal(content, &test); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range test.Manifests {
-			tested = append(tested, filepath.Join(filepath.Dir(file), name))
+			tested.Insert(filepath.Join(filepath.Dir(file), name))
 		}
 	}
 	policies := 0
-	for _, pattern := range []string{"samples/*.yaml", "presets/*/*.yaml"} {
-		found, err := filepath.Glob("../../config/" + pattern)
+	for _, path := range slices.Concat(filesOf(t, "samples/*.yaml"), filesOf(t, "presets/*/*.yaml")) {
+		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range found {
-			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.HasSuffix(path, "_test.yaml") || !strings.Contains(string(content), "SidecarTerminationPolicy\nmetadata:") {
-				continue
-			}
-			policies++
-			if !slices.Contains(tested, path) {
-				t.Errorf("no test file names %s", path)
-			}
+		if strings.HasSuffix(path, "_test.yaml") || !strings.Contains(string(content), "SidecarTerminationPolicy\nmetadata:") {
+			continue
+		}
+		policies++
+		if !tested.Has(path) {
+			t.Errorf("no test file names %s", path)
 		}
 	}
 	if policies < 18 {
 		t.Errorf("found only %d policies", policies)
 	}
+}
+
+// filesOf returns the files of config that match the pattern.
+func filesOf(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../config/" + pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

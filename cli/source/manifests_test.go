@@ -14,17 +14,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// read returns the manifests in the text, with the default namespace batch, and their source.
-func read(t *testing.T, text string) (source.Manifests, *source.Source) {
+// read returns the manifests in the text, with the default namespace batch, and their source with the flags of the operator.
+func read(t *testing.T, text string, arguments ...string) (source.Manifests, *source.Source) {
 	t.Helper()
 	files := source.Files{}
 	files.Filenames = []string{"-"}
-	return readFiles(t, &files, text)
-}
-
-// readFiles is read for files with the text as standard input.
-func readFiles(t *testing.T, files *source.Files, text string, arguments ...string) (source.Manifests, *source.Source) {
-	t.Helper()
 	manifests, err := files.Read(t.Context(), strings.NewReader(text), "batch")
 	if err != nil {
 		t.Fatal(err)
@@ -39,33 +33,6 @@ func readFiles(t *testing.T, files *source.Files, text string, arguments ...stri
 		t.Fatal(err)
 	}
 	return manifests, s
-}
-
-func TestGenerateName(t *testing.T) {
-	const spec = "spec: {restartPolicy: Never, containers: [{name: main, image: app}]}"
-	for name, tc := range map[string]struct {
-		manifest, want string
-	}{
-		"Pod":     {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: load-}\n" + spec, "Pod batch/load-*"},
-		"Job":     {"apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: load-}\nspec: {template: {" + spec + "}}", "Job batch/load-*"},
-		"CronJob": {"apiVersion: batch/v1\nkind: CronJob\nmetadata: {generateName: load-}\nspec: {jobTemplate: {spec: {template: {" + spec + "}}}}", "CronJob batch/load-*"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manifests, s := read(t, tc.manifest)
-			workload, err := s.Workload(t.Context(), manifests.Objects[0])
-			if err != nil || len(workload.Templates) != 1 {
-				t.Fatalf("gather: %v, %v", workload, err)
-			}
-			pod := workload.Templates[0].Pod
-			report := s.Explain(pod)
-			if got := report.Kind + " " + report.Namespace + "/" + report.Name; got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
-			}
-			if len(pod.Pod.Labels) > 0 {
-				t.Errorf("labels contain an unknown name: %v", pod.Pod.Labels)
-			}
-		})
-	}
 }
 
 func TestDeadlineOfStartedJob(t *testing.T) {
@@ -86,41 +53,6 @@ func TestDeadlineOfStartedJob(t *testing.T) {
 			got, err := s.Pod(t.Context(), manifests.Objects[0].Object.(*corev1.Pod))
 			if err != nil || got.Job != "load" || !got.JobDeadline.Equal(tc.want) {
 				t.Errorf("Job %q, deadline %v: %v; want %v", got.Job, got.JobDeadline, err, tc.want)
-			}
-		})
-	}
-}
-
-func TestNamespaceNotInManifests(t *testing.T) {
-	const job = "\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}, {name: proxy, image: app}]}}}"
-	policy := func(namespaceSelector string) string {
-		return "\n---\napiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: p}\n" +
-			"spec: {podSelector: {}, sidecars: [{name: proxy}], namespaceSelector: " + namespaceSelector + "}"
-	}
-	const namespace = "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: batch, labels: {tenant: \"yes\"}}"
-	for name, tc := range map[string]struct {
-		manifests       string
-		selected, noted bool
-	}{
-		"all namespaces":              {job + policy("{}"), true, false},
-		"by namespace name":           {job + policy("{matchLabels: {kubernetes.io/metadata.name: batch}}"), true, false},
-		"by another name":             {job + policy("{matchLabels: {kubernetes.io/metadata.name: other}}"), false, false},
-		"by unknown label":            {job + policy("{matchLabels: {tenant: \"yes\"}}"), false, true},
-		"by absence of unknown label": {job + policy("{matchExpressions: [{key: tenant, operator: DoesNotExist}]}"), true, true},
-		"by label of given namespace": {job + policy("{matchLabels: {tenant: \"yes\"}}") + namespace, true, false},
-		"by name of given namespace":  {job + policy("{matchLabels: {kubernetes.io/metadata.name: batch}}") + namespace, true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manifests, s := read(t, strings.TrimPrefix(tc.manifests, "\n---\n"))
-			workload, err := s.Workload(t.Context(), manifests.Objects[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if selected := len(workload.Templates[0].Policies) == 1; selected != tc.selected {
-				t.Errorf("the policy selects the Job's pods: %v, want %v", selected, tc.selected)
-			}
-			if noted := len(s.Notes()) == 1; noted != tc.noted {
-				t.Errorf("notes are %q", s.Notes())
 			}
 		})
 	}

@@ -87,9 +87,7 @@ func TestFlagsOfTheOperatorInManifests(t *testing.T) {
 		"flag":                      {manifests: installed("one", "own:v1"), flags: []string{"--quick-exit-image=flag:v1"}, want: "flag:v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := source.Files{}
-			files.Filenames = []string{"-"}
-			_, s := readFiles(t, &files, tc.manifests, tc.flags...)
+			_, s := read(t, tc.manifests, tc.flags...)
 			if got := s.Settings.Resolve.Image; got != tc.want {
 				t.Errorf("quick-exit image is %q, want %q", got, tc.want)
 			}
