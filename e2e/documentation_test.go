@@ -96,9 +96,7 @@ func runDocument(t *testing.T, plugin string, document docs.Document) {
 	}
 	useLocalImages(test, place)
 	kubeconfig := test.WriteKubeconfig(func(config *clientcmdapi.Config) { config.Contexts[config.CurrentContext].Namespace = test.Namespace })
-	place.Environment = []string{
-		"KUBECONFIG=" + kubeconfig, "NODE=" + virtualNode, "IMAGE=" + harness.QuickExitImage, "BUSYBOX=" + harness.BusyboxImage,
-	}
+	place.Environment = []string{"KUBECONFIG=" + kubeconfig}
 	for _, block := range document.Blocks {
 		if name := block.File(); name != "" {
 			if err := place.Write(name, withLocalImages(test, block)); err != nil {
