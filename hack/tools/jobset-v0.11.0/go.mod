@@ -4,7 +4,10 @@ go 1.26.0
 
 require sigs.k8s.io/jobset v0.11.0 // indirect
 
-tool sigs.k8s.io/jobset
+tool (
+	sigs.k8s.io/jobset
+	sigs.k8s.io/jobset/cmd/in-place-restart-agent
+)
 
 require (
 	cel.dev/expr v0.24.0 // indirect
