@@ -125,7 +125,8 @@ func TestExplainJob(t *testing.T) {
 			"Due: main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase",
 			"main exit 0, 60m ago -", "Overdue", settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
 	}
-	wantCommand(t, "every Job", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue")
+	wantCommand(t, "every Job", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue",
+		"-> see what to do about one of them: "+settings.PluginName+" explain job/job -n "+namespace)
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
 	out := wantCommand(t, "every Job, with two pods", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue")
 	if rows := strings.Count(out, namespace+" "); rows != 1 {
@@ -142,9 +143,18 @@ func TestExplainJob(t *testing.T) {
 	wantCommand(t, "a bad selector", "explain pods -l a==b==c -n "+namespace, 2, "error: ")
 
 	wantCommand(t, "the policy", "explain policy/mesh -n "+namespace, 1, namespace+" pod/job-1 proxy Due", "Overdue: Pod "+namespace+"/job-1")
-	wantCommand(t, "every policy", "explain stp -n "+namespace, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
+	wantCommand(t, "every policy", "explain stp -n "+namespace, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue",
+		settings.PluginName+" explain policy/mesh -n "+namespace)
+	for line, want := range map[string]string{
+		"jobs -l team=web -n " + namespace: "No unfinished Jobs found with labels team=web in namespace " + namespace,
+		"policies -n default":              "No SidecarTerminationPolicy found in namespace default",
+		"policies -l team=web -A":          "No SidecarTerminationPolicy found with labels team=web in any namespace",
+		"cstp -l team=web":                 "No ClusterSidecarTerminationPolicy found with labels team=web",
+	} {
+		wantCommand(t, "nothing", "explain "+line, 0, want)
+	}
 
-	wantCommand(t, "a Job that is not there", "explain job/other -n "+namespace, 2, `error: jobs.batch "other" not found`)
+	wantCommand(t, "a Job that is not there", "explain job/other -n "+namespace, 2, `error: jobs.batch "other" not found in namespace `+namespace)
 }
 
 func TestExplainPolicies(t *testing.T) {
@@ -284,7 +294,7 @@ func TestLint(t *testing.T) {
 	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Job "+namespace+"/job (pods: job-0, job-1, job-3)",
-		"problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
+		"problem MayHang: container proxy is still running", "under mainContainers "+settings.PluginName+" lint -n "+namespace+" -o policy", "Checked 2 workloads: 2 have findings")
 	wantCommand(t, "pods of a Job with a label", "lint -l team=etl -n "+namespace, 1, "Job "+namespace+"/job (pods: job-0,", "Checked 1 workload: 1 has findings")
 	create(t, c, newPolicy(namespace))
 	wantCommand(t, "after a policy", "lint -n "+namespace+" --fail-on=warning", 0, "no findings")

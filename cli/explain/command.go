@@ -142,7 +142,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	}
 	for _, manifest := range manifests.Objects {
 		if policy, ok := source.PolicyOf(manifest.Object); ok {
-			r.Policies = append(r.Policies, explain.DescribePolicy(policy, r.Pods, s.Settings.Decisions))
+			r.Policies = append(r.Policies, explain.DescribePolicy(policy, r.Pods, s.Settings.Decisions, s.Cluster))
 		}
 	}
 	r.Notes = append(s.Notes(), r.Notes...)

@@ -19,6 +19,8 @@ type jobReport struct {
 	Active    int32 `json:"active"`
 	Succeeded int32 `json:"succeeded"`
 	Failed    int32 `json:"failed"`
+	// NotShown counts the pods without a report.
+	NotShown int `json:"notShown,omitempty"`
 	// Reason and Message say why the Job failed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,11 +31,7 @@ const (
 	chunk = 500
 )
 
-// aliases are short names of types besides those that the API server knows.
-var aliases = map[string]string{
-	"policy": policies, "policies": policies, "clusterpolicy": clusterPolicies, "clusterpolicies": clusterPolicies,
-}
-
+// The resources of the policies, for which users have names that the API server does not know.
 const (
 	policies        = "sidecarterminationpolicies." + v1alpha1.GroupName
 	clusterPolicies = "clustersidecarterminationpolicies." + v1alpha1.GroupName
@@ -57,9 +54,13 @@ func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) 
 	l := &live{Source: s, result: newResult()}
 	l.brief = len(arguments) == 1 && !strings.Contains(arguments[0], "/")
 	infos, err := o.read(arguments, namespace, l.brief)
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err) && !strings.HasPrefix(err.Error(), clusterPolicies):
+		return nil, fmt.Errorf("%w in namespace %s", err, namespace)
+	case err != nil:
 		return nil, err
 	}
+	l.nothing = o.nothing(arguments[0], namespace)
 	for _, info := range infos {
 		if err := l.object(ctx, info); err != nil {
 			return nil, err
@@ -72,6 +73,30 @@ func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) 
 	return l.result, nil
 }
 
+// nothing says what was looked for in vain.
+func (o *options) nothing(typed, namespace string) string {
+	what, where := typed, " in namespace "+namespace
+	switch {
+	case source.Pods.HasName(typed):
+		what = "unfinished pods"
+	case source.Jobs.HasName(typed):
+		what = "unfinished Jobs"
+	case source.CronJobs.HasName(typed):
+		what = "CronJobs"
+	case source.Policies.HasName(typed):
+		what = string(resolve.KindNamespaced)
+	case source.ClusterPolicies.HasName(typed):
+		what, where = string(resolve.KindCluster), ""
+	}
+	if o.allNamespaces && where != "" {
+		where = " in any namespace"
+	}
+	if o.selector != "" {
+		where = " with labels " + o.selector + where
+	}
+	return fmt.Sprintf("No %s found%s", what, where)
+}
+
 // read reads objects as kubectl get does.
 func (o *options) read(arguments []string, namespace string, all bool) ([]*resource.Info, error) {
 	types, err := scheme.New()
@@ -81,10 +106,16 @@ func (o *options) read(arguments []string, namespace string, all bool) ([]*resou
 	named := slices.Clone(arguments)
 	for i, argument := range named {
 		typed, name, ok := strings.Cut(argument, "/")
-		if full := aliases[strings.ToLower(typed)]; full != "" && ok {
-			named[i] = full + "/" + name
-		} else if full != "" && i == 0 {
-			named[i] = full
+		switch {
+		case !ok && i > 0:
+			continue
+		case source.Policies.HasName(typed):
+			typed = policies
+		case source.ClusterPolicies.HasName(typed):
+			typed = clusterPolicies
+		}
+		if named[i] = typed; ok {
+			named[i] += "/" + name
 		}
 	}
 	builder := resource.NewBuilder(o.connection).WithScheme(types, types.PrioritizedVersionsAllGroups()...).
@@ -149,7 +180,7 @@ func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 		case i > 0 && l.brief && plan.HasTerminalPhase(&pods[i]):
 			return nil
 		case i > 0 && !l.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
-			l.result.Notes = append(l.result.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
+			l.Jobs[len(l.Jobs)-1].NotShown = len(pods) - i
 			return nil
 		}
 		if err := l.add(l.podOf(ctx, &pods[i])); err != nil {
@@ -200,7 +231,7 @@ func (l *live) explainPolicies(ctx context.Context, namespace string) error {
 		reports = append(reports, l.Explain(pod))
 	}
 	for _, policy := range l.policies {
-		l.Policies = append(l.Policies, explain.DescribePolicy(policy, reports, l.Settings.Decisions))
+		l.Policies = append(l.Policies, explain.DescribePolicy(policy, reports, l.Settings.Decisions, l.Cluster))
 	}
 	return nil
 }

@@ -52,9 +52,5 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 		p.Line("")
 		p.Table([]string{"NAMESPACE", "POD", "SIDECARS", "STAGE", "REASON"}, rows)
 	}
-	if len(r.Findings) > 0 {
-		p.Line("")
-		p.Line("FINDINGS")
-		p.Findings(r.Findings)
-	}
+	writeFindings(p, r.Findings)
 }

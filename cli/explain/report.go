@@ -29,10 +29,15 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	writeContainers(p, r)
 	writeSidecars(p, r)
 	writeAttempts(p, r)
-	if len(r.Findings) > 0 {
+	writeFindings(p, r.Findings)
+}
+
+// writeFindings writes findings below their heading.
+func writeFindings(p *output.Printer, findings []explain.Finding) {
+	if len(findings) > 0 {
 		p.Line("")
 		p.Line("FINDINGS")
-		p.Findings(r.Findings)
+		p.Findings(findings)
 	}
 }
 
@@ -166,7 +171,7 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 		if c.Settings == nil {
 			continue
 		}
-		settings := settingLines(c)
+		settings := settingLines(r, c)
 		for i := range max(len(settings), len(c.Settings.Nodes)) {
 			row := make([]string, 4)
 			if i == 0 {
@@ -195,14 +200,20 @@ func modesText(onNode explain.NodeModes) string {
 	for _, mode := range onNode.Modes {
 		names = append(names, string(mode))
 	}
+	if onNode.Attempt > 0 {
+		names[0] += fmt.Sprintf(" (attempt %d)", onNode.Attempt)
+	}
 	return strings.Join(names, ", then ")
 }
 
-// settingLines lists the mode, the image if it may be used, and the other settings that are not defaults.
-func settingLines(c *explain.Container) []string {
+// settingLines lists the mode, the image if it was or may be used, and the other settings that are not defaults.
+func settingLines(r *explain.Report, c *explain.Container) []string {
 	s := c.Settings
+	swapped := slices.ContainsFunc(r.Attempts, func(a explain.Attempt) bool {
+		return a.Mode == v1alpha1.ModeImage && slices.Contains(a.Sidecars, c.Name)
+	})
 	lines := []string{settingLine(c, "mode", s.Mode.Value, s.Mode.Origin)}
-	if slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) }) {
+	if swapped || slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) }) {
 		lines = append(lines, settingLine(c, "image", s.Image.Value, s.Image.Origin))
 	}
 	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {

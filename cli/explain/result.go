@@ -4,12 +4,17 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -22,8 +27,9 @@ type result struct {
 	Jobs []jobReport `json:"jobs,omitempty"`
 	// Notes say what was assumed because it could not be read.
 	Notes []string `json:"notes,omitempty"`
-	// brief selects one line for each requested object.
-	brief bool
+	// brief selects one line for each requested object, and nothing is the line if there is none.
+	brief   bool
+	nothing string
 	// offline leaves policies that select a pod out of the text, because the reports on the pods contain the same findings.
 	offline bool
 	// err is why some manifests could not be read.
@@ -60,6 +66,10 @@ func (r *result) text(p *output.Printer) {
 func (r *result) writeFull(p *output.Printer) {
 	for _, job := range r.Jobs {
 		p.Line("Job %s/%s: %s", job.Namespace, job.Name, job.text())
+		if job.NotShown > 0 {
+			p.Item("->", fmt.Sprintf("%d more pods are not shown; explain them by name:", job.NotShown), "",
+				fmt.Sprintf("kubectl -n %s get pods -l %s=%s", job.Namespace, batchv1.JobNameLabel, job.Name))
+		}
 	}
 	for i := range r.Pods {
 		writeReport(p, &r.Pods[i])
@@ -71,9 +81,6 @@ func (r *result) writeFull(p *output.Printer) {
 			p.Line("")
 		}
 	}
-	if len(r.Pods)+len(r.Jobs)+len(r.Policies) == 0 {
-		p.Line("No pods, Jobs, CronJobs or policies found.")
-	}
 }
 
 // writeBrief writes one line for each requested object. The line of a Job describes its pod with the worst finding.
@@ -82,30 +89,72 @@ func (r *result) writeBrief(p *output.Printer) {
 	case len(r.Policies) > 0:
 		r.writeBriefPolicies(p)
 	case len(r.Jobs) > 0:
-		var rows [][]string
+		var rows []briefRow
 		for _, job := range r.Jobs {
 			if pod := r.worstOf(job); pod != nil {
-				rows = append(rows, briefRow(pod, "job", job.Name))
+				rows = append(rows, briefRowOf(pod, "job", job.Name))
 			}
 		}
-		p.Table(briefHeading, rows)
+		writeBriefTable(p, briefHeading, rows)
 	case len(r.Pods) > 0:
-		var rows [][]string
+		var rows []briefRow
 		for i := range r.Pods {
-			rows = append(rows, briefRow(&r.Pods[i], strings.ToLower(r.Pods[i].Kind), r.Pods[i].Name))
+			rows = append(rows, briefRowOf(&r.Pods[i], strings.ToLower(r.Pods[i].Kind), r.Pods[i].Name))
 		}
-		p.Table(briefHeading, rows)
+		writeBriefTable(p, briefHeading, rows)
 	default:
-		p.Line("No unfinished objects of this type found.")
+		p.Line("%s", r.nothing)
 	}
+}
+
+// writeBriefTable writes the rows, and the command that shows what to do about the first one whose finding is the worst.
+func writeBriefTable(p *output.Printer, heading []string, rows []briefRow) {
+	var cells [][]string
+	worst := briefRow{}
+	for _, row := range rows {
+		finding := ""
+		if row.worst.WorseThan(explain.SeverityNote) {
+			finding = strings.ToLower(string(row.worst)) + " " + string(row.reason)
+		}
+		cells = append(cells, append(append([]string{row.namespace, row.name}, row.cells...), finding))
+		if row.worst.WorseThan(worst.worst) {
+			worst = row
+		}
+	}
+	p.Table(heading, cells)
+	if !worst.worst.WorseThan(explain.SeverityNote) {
+		return
+	}
+	command := settings.PluginName + " explain " + worst.name
+	if worst.namespace != "" {
+		command += " -n " + worst.namespace
+	}
+	p.Line("")
+	p.Item("->", "see what to do about one of them:", "", command)
 }
 
 var briefHeading = []string{"NAMESPACE", "NAME", "RESTART", "SIDECARS", "STAGE", "REASON", "FINDING"}
 
-// briefRow is the row of an object under briefHeading, with the report on one of its pods.
-func briefRow(pod *explain.Report, kind, name string) []string {
+// briefRow is the row of an object, with its first finding, which is the worst.
+type briefRow struct {
+	namespace, name string
+	cells           []string
+	worst           explain.Severity
+	reason          v1alpha1.Reason
+}
+
+func newBriefRow(namespace, name string, findings []explain.Finding, cells ...string) briefRow {
+	row := briefRow{namespace: namespace, name: name, cells: cells}
+	if len(findings) > 0 {
+		row.worst, row.reason = findings[0].Severity, findings[0].Reason
+	}
+	return row
+}
+
+// briefRowOf is the row of an object under briefHeading, with the report on one of its pods.
+func briefRowOf(pod *explain.Report, kind, name string) briefRow {
 	stage, reason := stageText(cmp.Or(pod.Stage, "-"), pod.Reason, pod.Planned)
-	return []string{pod.Namespace, kind + "/" + name, pod.RestartPolicy, sidecars(pod), stage, reason, briefFinding(pod.Findings)}
+	return newBriefRow(pod.Namespace, kind+"/"+name, pod.Findings, pod.RestartPolicy, sidecars(pod), stage, reason)
 }
 
 // worstOf returns the report on the Job's pod with the worst finding, or on the Job's template.
@@ -123,7 +172,7 @@ func (r *result) worstOf(job jobReport) *explain.Report {
 }
 
 func (r *result) writeBriefPolicies(p *output.Printer) {
-	var rows [][]string
+	var rows []briefRow
 	for i := range r.Policies {
 		policy, kind := &r.Policies[i], "policy"
 		if policy.Namespace == "" {
@@ -133,10 +182,10 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 		if named == "" {
 			named = "all except " + strings.Join(policy.Mains, ",")
 		}
-		rows = append(rows, []string{policy.Namespace, kind + "/" + policy.Name, policy.Mode, string(policy.Enforcement), named,
-			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)})
+		rows = append(rows, newBriefRow(policy.Namespace, kind+"/"+policy.Name, policy.Findings,
+			policy.Mode, string(policy.Enforcement), named, strconv.Itoa(len(policy.Pods))))
 	}
-	p.Table([]string{"NAMESPACE", "NAME", "MODE", "ENFORCEMENT", "SIDECARS", "PODS", "FINDING"}, rows)
+	writeBriefTable(p, []string{"NAMESPACE", "NAME", "MODE", "ENFORCEMENT", "SIDECARS", "PODS", "FINDING"}, rows)
 }
 
 func sidecars(r *explain.Report) string {
@@ -147,12 +196,4 @@ func sidecars(r *explain.Report) string {
 		}
 	}
 	return cmp.Or(strings.Join(names, ","), "-")
-}
-
-// briefFinding names the worst finding, unless it is a note.
-func briefFinding(findings []explain.Finding) string {
-	if len(findings) == 0 || findings[0].Severity == explain.SeverityNote {
-		return ""
-	}
-	return strings.ToLower(string(findings[0].Severity)) + " " + string(findings[0].Reason)
 }

@@ -71,7 +71,8 @@ func (l *fileLinter) run(ctx context.Context) error {
 // object checks an object.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions), locate(manifest, ""))
+		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster)
+		l.result.addPolicy(report, locate(manifest, ""))
 		return nil
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()

@@ -285,7 +285,7 @@ func (r *result) text(p *output.Printer) {
 		if more := len(same) - maxNamed; more > 0 {
 			p.Line("and %d more with the same findings", more)
 		}
-		p.Findings(same[0].Findings)
+		p.Findings(shown(same))
 	}
 	p.Findings(r.Findings)
 	for _, note := range r.Notes {
@@ -297,12 +297,26 @@ func (r *result) text(p *output.Printer) {
 // maxNamed is how many workloads with the same findings the text names.
 const maxNamed = 3
 
-// groups joins the reports with the same findings, in the order of the first of each group.
+// shown returns the findings of a group for the text.
+func shown(same []workloadReport) []explain.Finding {
+	findings := slices.Clone(same[0].Findings)
+	for i := range findings {
+		if len(same) > 1 || len(same[0].Pods) > 1 {
+			findings[i] = findings[i].OfSeveral()
+		}
+	}
+	return findings
+}
+
+// groups joins the reports whose findings differ in nothing but the commands for one of the pods, in the order of the first of each group.
 func groups(reports []workloadReport) [][]workloadReport {
 	var all [][]workloadReport
 	place := map[string]int{}
 	for _, report := range reports {
-		findings := fmt.Sprint(report.Findings)
+		findings := ""
+		for _, f := range report.Findings {
+			findings += fmt.Sprint(f.OfSeveral())
+		}
 		i, known := place[findings]
 		if !known {
 			i = len(all)

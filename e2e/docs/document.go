@@ -26,7 +26,6 @@ type Document struct {
 
 // Heading is a heading with GitHub's anchor.
 type Heading struct {
-	Level        int
 	Text, Anchor string
 }
 

@@ -24,16 +24,6 @@ func read(t *testing.T) []docs.Document {
 	return documents
 }
 
-// document returns one document.
-func document(t *testing.T, path string) docs.Document {
-	t.Helper()
-	found, err := readFile(root, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 // TestOfflineCommands or the end-to-end tests run every command. Other blocks must state a reason.
 func TestCommandsRunOrStateReason(t *testing.T) {
 	counts := map[docs.Kind]int{}

@@ -62,7 +62,7 @@ func add(d *docs.Document, node ast.Node, source []byte) {
 	switch n := node.(type) {
 	case *ast.Heading:
 		title := plainText(n, source)
-		d.Headings = append(d.Headings, docs.Heading{Level: n.Level, Text: title, Anchor: anchor(title)})
+		d.Headings = append(d.Headings, docs.Heading{Text: title, Anchor: anchor(title)})
 	case *ast.FencedCodeBlock:
 		addBlock(d, n, string(n.Language(source)), source)
 	case *ast.CodeBlock:

@@ -364,7 +364,7 @@ func TestFindings(t *testing.T) {
 			unchanged(t, "Explain", copied, w)
 			again := explain.Explain(w.Pod, w.operator, w.cluster, noon)
 			for _, policy := range w.Policies {
-				explain.DescribePolicy(explain.Policy{Policy: policy}, []explain.Report{report}, w.operator)
+				explain.DescribePolicy(explain.Policy{Policy: policy}, []explain.Report{report}, w.operator, w.cluster)
 			}
 			explain.Lint(report.Findings)
 			unchanged(t, "DescribePolicy or Lint", again, report)
@@ -375,8 +375,8 @@ func TestFindings(t *testing.T) {
 				if !slices.Contains([]explain.Severity{problem, warning, note}, f.Severity) || f.Message == "" {
 					t.Errorf("incomplete finding: %+v", f)
 				}
-				if f.Severity == problem && f.Hint == "" {
-					t.Errorf("finding without a hint: %+v", f)
+				if f.Severity == problem && f.Hint == "" || f.Hint != "" && len(f.Commands) == 0 && !strings.Contains(f.Hint, "no command") {
+					t.Errorf("finding without a hint, or a hint without a command: %+v", f)
 				}
 				got = append(got, fmt.Sprintf("%s %s %s", f.Severity, f.Reason, f.Container))
 			}
@@ -414,24 +414,6 @@ func TestKnownSidecarMayHangUnlessItIsEnded(t *testing.T) {
 	}
 }
 
-// TestReportHasTheDecision compares the report with internal/plan.
-func TestReportHasTheDecision(t *testing.T) {
-	w := newFixture()
-	w.live(2*time.Second, 0)
-	w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(10)) }, "proxy")
-	resolution := resolve.Resolve(w.Pod.Pod, w.Policies, w.operator.Resolve)
-	decision := plan.Next(plan.Snapshot{
-		Pod: w.Pod.Pod, View: resolution.Enforced, Node: plan.NodeReal, Capabilities: plan.Capabilities{CRRServed: true, EnabledModes: newFixture().operator.Capabilities.EnabledModes},
-	}, noon)
-	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-	if report.Stage != decision.Stage || report.Reason != decision.Reason || report.Message != decision.Message {
-		t.Errorf("got %s %s %q, want %s %s %q", report.Stage, report.Reason, report.Message, decision.Stage, decision.Reason, decision.Message)
-	}
-	if want := noon.Add(8 * time.Second); report.NextReconcileTime == nil || !report.NextReconcileTime.Time.Equal(want) {
-		t.Errorf("next reconcile is at %v, want %v", report.NextReconcileTime, want)
-	}
-}
-
 // The attempt of mode PodPhase is the pod's mark, once its main containers are done.
 func TestAttempts(t *testing.T) {
 	swap := plan.Attempt{Mode: v1alpha1.ModeImage, Number: 1, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-2 * time.Minute)}
@@ -464,6 +446,53 @@ func TestAttempts(t *testing.T) {
 			tc.change(w)
 			if diff := cmp.Diff(tc.want, explain.Explain(w.Pod, w.operator, w.cluster, noon).Attempts); diff != "" {
 				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The modes of a sidecar begin with the attempt that the report lists last, or with the one that its message announces.
+func TestModesBeginWithTheCurrentAttempt(t *testing.T) {
+	tried := func(mode v1alpha1.Mode, number int, ago time.Duration) func(*fixture) {
+		return func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.Attempts = append(w.Attempts, plan.Attempt{Mode: mode, Number: number, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-ago)})
+		}
+	}
+	const crr, image = v1alpha1.ModeCRR, v1alpha1.ModeImage
+	for name, tc := range map[string]struct {
+		policy func(*v1alpha1.PolicySpec)
+		change func(w *fixture)
+		want   string // modes, the number of the attempt, and why there is no mode
+	}{
+		"no attempt":        {asIs, func(w *fixture) { w.live(time.Hour, 0) }, "[CRR PodPhase] 0 "},
+		"in progress":       {asIs, tried(crr, 1, time.Second), "[CRR PodPhase] 1 "},
+		"another mode":      {asIs, tried(image, 1, time.Second), "[Image CRR PodPhase] 1 "},
+		"after a failure":   {asIs, tried(crr, 1, 30*time.Minute), "[PodPhase] 1 "},
+		"repeated":          {only(crr), tried(crr, 1, 30*time.Minute), "[CRR] 2 "},
+		"before the repeat": {only(crr), tried(crr, 1, 61*time.Second), "[] 0 Stuck"},
+		"ended by its phase": {asIs, func(w *fixture) {
+			tried(image, 1, 2*time.Minute)(w)
+			w.live(10*time.Second, 0)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd], w.Pod.Pod.Status.Phase = "PodPhase/4a1b", corev1.PodSucceeded
+		}, "[PodPhase] 1 "},
+		"ended": {asIs, func(w *fixture) {
+			tried(image, 1, time.Minute)(w)
+			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
+			w.Pod.Pod.Status.ContainerStatuses[1].State = w.Pod.Pod.Status.ContainerStatuses[0].State
+		}, "[Image] 1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			w.policy(tc.policy, "proxy")
+			tc.change(w)
+			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+			on := report.Containers[1].Settings.Nodes[0]
+			if diff := cmp.Diff(tc.want, fmt.Sprintf("%v %d %s", on.Modes, on.Attempt, on.Reason)); diff != "" {
+				t.Errorf("modes (-want +got):\n%s", diff)
+			}
+			if announces := fmt.Sprintf("(attempt %d)", on.Attempt); on.Attempt > 1 && report.Stage != plan.StageStuck && !strings.Contains(report.Message, announces) {
+				t.Errorf("message %q lacks %q", report.Message, announces)
 			}
 		})
 	}
@@ -598,7 +627,7 @@ func TestDescribePolicy(t *testing.T) {
 	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
 	describe := func(i int) explain.PolicyReport {
-		return explain.DescribePolicy(explain.Policy{Policy: w.Policies[i]}, reports, w.operator)
+		return explain.DescribePolicy(explain.Policy{Policy: w.Policies[i]}, reports, w.operator, w.cluster)
 	}
 	if overridden := describe(0); len(overridden.Pods) != 0 || len(overridden.Findings) != 2 || overridden.Findings[0].Reason != v1alpha1.ReasonOverridden {
 		t.Errorf("the overridden policy has %+v", overridden)
@@ -610,7 +639,7 @@ func TestDescribePolicy(t *testing.T) {
 	if slices.ContainsFunc(enforced.Findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonOverridden }) {
 		t.Errorf("the enforced policy is overridden: %+v", enforced.Findings)
 	}
-	invalid := explain.DescribePolicy(explain.Policy{Policy: w.Policies[1], Invalid: errors.New("cannot be parsed")}, nil, w.operator)
+	invalid := explain.DescribePolicy(explain.Policy{Policy: w.Policies[1], Invalid: errors.New("cannot be parsed")}, nil, w.operator, w.cluster)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
 	}
@@ -631,7 +660,7 @@ func TestPoliciesThatAreNotRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policy := explain.Policy{Policy: resolve.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}}
 			got := ""
-			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}).Findings {
+			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}, explain.Cluster{}).Findings {
 				if found.Reason == v1alpha1.ReasonNamespaceNotWatched {
 					got += found.Message
 				}

@@ -56,6 +56,11 @@ func (x *explainer) findings(report Report) {
 // add adds a finding with what to do about it, and returns it until the next one is added.
 func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, format string, arguments ...any) *Finding {
 	f := finding(severity, reason, container, fmt.Sprintf(format, arguments...))
+	for _, sidecar := range x.view.Sidecars {
+		if sidecar.Policy != nil && (container == "" && f.policy.Name == "" || container == sidecar.Container) {
+			f.policy = *sidecar.Policy
+		}
+	}
 	x.advise(&f)
 	x.found = append(x.found, f)
 	return &x.found[len(x.found)-1]
@@ -95,7 +100,8 @@ func (x *explainer) checkDryRun() {
 			x.onlyInDryRun(sidecar, undeclared, !x.Template && !decision.MainsDone.IsZero())
 		default:
 			x.add(SeverityNote, v1alpha1.ReasonDryRun, sidecar.Container,
-				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
+				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container).
+				policy = *sidecar.Policy
 		}
 	}
 	if !x.Template && len(x.found) > before && len(decision.Ends()) > 0 {
@@ -232,8 +238,6 @@ type missingContainers struct {
 	policy     resolve.PolicyRef
 	message    string
 	misspelled []missingEntry
-	// found is the finding on them.
-	found Finding
 }
 
 // The fields of a policy that name containers.
@@ -258,14 +262,13 @@ func (m missingEntry) String() string {
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
-	for i := range x.missing {
-		missing := &x.missing[i]
+	for _, missing := range x.missing {
 		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
+		f.policy = missing.policy
 		if len(missing.misspelled) > 0 {
 			f.Severity, f.lint = SeverityWarning, true
 			x.adviseSpelling(f, missing.policy, missing.misspelled[0])
 		}
-		missing.found = *f
 	}
 }
 

@@ -20,8 +20,8 @@ type remark struct {
 	// hint says what to do next. A mode that is unusable for the reason becomes usable that way. A reason whose findings have hints of
 	// their own has none here.
 	hint string
-	// check is true if checkCommand may say more.
-	check bool
+	// check is true if checkCommand may say more, and edit if a change of the finding's policy can follow the hint.
+	check, edit bool
 	// lint is true for declarations that are missing, ineffective, or have unintended effects: lint shows these findings.
 	lint bool
 	// ofPod is true if the finding on a pod does not concern each policy that selects it.
@@ -31,37 +31,36 @@ type remark struct {
 // about has the remarks on reasons.
 var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonRestartPolicyAlways:         {hint: "if the pod should end, set restartPolicy to Never or OnFailure", lint: true},
-	v1alpha1.ReasonNoMainContainer:             {hint: "list the main containers under mainContainers of a policy that selects the pod and takes precedence", lint: true},
-	v1alpha1.ReasonNativeSidecar:               {hint: "no action needed: Kubernetes ends native sidecars itself"},
+	v1alpha1.ReasonNoMainContainer:             {hint: "list the main containers under mainContainers of a policy that selects the pod and takes precedence", lint: true, edit: true},
 	v1alpha1.ReasonInvalidSidecars:             {hint: "correct the annotation: at most 32 names of regular containers of the pod, separated by commas", lint: true, ofPod: true},
 	v1alpha1.ReasonOptedOut:                    {hint: "remove the label if the operator should end the pod's sidecars"},
-	v1alpha1.ReasonJobsForbidden:               {hint: "install the operator with component include-injected, or with the chart's value includeInjected"},
+	v1alpha1.ReasonJobsForbidden:               {hint: "install the operator with component include-injected, or with the chart's value includeInjected", check: true},
 	v1alpha1.ReasonInvalidEnv:                  {hint: "set a valid value instead of this one, valueFrom or envFrom, or name the container in a policy", lint: true},
 	v1alpha1.ReasonInvalidAnnotation:           {hint: "remove the annotation, which makes the operator end the sidecars, possibly for the second time"},
 	v1alpha1.ReasonPodTooLarge:                 {hint: "split the pod"},
 	v1alpha1.ReasonInternalError:               {hint: "report the messages about this pod in the operator's log"},
-	v1alpha1.ReasonDryRun:                      {hint: "set enforcement to Enforce to let the policy act on every pod that it selects"},
-	v1alpha1.ReasonNodeKindUnknown:             {hint: "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command"},
+	v1alpha1.ReasonDryRun:                      {hint: "set enforcement to Enforce to let the policy act on every pod that it selects", edit: true},
+	v1alpha1.ReasonNodeKindUnknown:             {hint: "set --node-kind of the operator to the kind of all nodes of its namespaces, or set an image that covers the command", check: true},
 	v1alpha1.ReasonNamespaceNotWatched:         {hint: "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload", lint: true, check: true},
-	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy's entry for the sidecar, or the operator's --quick-exit-image"},
+	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy's entry for the sidecar, or the operator's --quick-exit-image", edit: true},
 	v1alpha1.ReasonImageNotAllowed:             {hint: "use an image that --allowed-quick-exit-image of the operator lists, or remove image", check: true},
 	v1alpha1.ReasonCRRUnavailable:              {hint: "install OpenKruise", check: true},
-	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled"},
+	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled", check: true},
 	v1alpha1.ReasonGracePeriodTooLong:          {hint: "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy"},
 	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install the admission policies of config/default or of the Helm chart", check: true},
-	v1alpha1.ReasonUnknownSetting:              {hint: "upgrade the operator, which is older than the policy's CRD, or set the field to another value"},
+	v1alpha1.ReasonUnknownSetting:              {hint: "upgrade the operator, which is older than the policy's CRD, or set the field to another value", edit: true},
 	v1alpha1.ReasonMirrorPod:                   {hint: "the operator cannot write to a static pod: run its work as a Job"},
-	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore for the sidecar"},
+	v1alpha1.ReasonExitCodesRespected:          {hint: "set exitCodePolicy to Ignore for the sidecar", edit: true},
 	v1alpha1.ReasonRestartsAllContainers:       {hint: "remove the rule RestartAllContainers from the sidecar"},
-	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit", lint: true},
-	v1alpha1.ReasonDeadlineRisk:                {hint: "set mode to PodPhase, which ends the pod before its sidecars, or raise activeDeadlineSeconds of the Job"},
-	v1alpha1.ReasonOrderNotKept:                {hint: "install OpenKruise, or set an image that covers the command, or drainSeconds for the sidecars that must end last", lint: true},
-	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true},
+	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit", lint: true, edit: true},
+	v1alpha1.ReasonDeadlineRisk:                {hint: "set mode to PodPhase, which ends the pod before its sidecars, or raise activeDeadlineSeconds of the Job", edit: true},
+	v1alpha1.ReasonOrderNotKept:                {hint: "install OpenKruise, or set an image that covers the command, or drainSeconds for the sidecars that must end last", lint: true, edit: true},
+	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true, edit: true},
 	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},
 	v1alpha1.ReasonIneffectiveEnv:              {hint: "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy", lint: true},
 	v1alpha1.ReasonIneffectiveLabel:            {hint: "correct the key or the value", lint: true, ofPod: true},
-	v1alpha1.ReasonContainerNotFound:           {hint: "if a name is wrong, add the right one; remove an entry only if no pod has that container", ofPod: true},
-	v1alpha1.ReasonInvalidSelector:             {hint: "correct the selector: its operators are In, NotIn, Exists and DoesNotExist", lint: true},
+	v1alpha1.ReasonContainerNotFound:           {hint: "if a name is wrong, add the right one; remove an entry only if no pod has that container", ofPod: true, edit: true},
+	v1alpha1.ReasonInvalidSelector:             {hint: "correct the selector: its operators are In, NotIn, Exists and DoesNotExist", lint: true, edit: true},
 	v1alpha1.ReasonStuck:                       {hint: "read the log of the sidecar and the failed attempts"},
 	v1alpha1.ReasonAttemptFailed:               {hint: "if the sidecar needs more time, raise terminationDeadlineSeconds"},
 	v1alpha1.ReasonDeletedWhileEnding:          {hint: "if the sidecars need their token, log or grace period, set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0", lint: true},
@@ -76,13 +75,16 @@ var about = map[v1alpha1.Reason]remark{
 // checkCommand examines the operator and OpenKruise.
 const checkCommand = settings.PluginName + " check"
 
-// advise replaces the hint of a finding by one that fits the situation of the pod, and adds commands. Manifests have no commands: their
-// names may be any text, and what is wrong is in a file.
+// advise replaces the hint of a finding by one that fits the situation of the pod, and adds commands.
 func (x *explainer) advise(f *Finding) {
 	pod := x.Pod.Pod
 	switch f.Reason {
 	case v1alpha1.ReasonMayHang:
 		x.adviseDeclaration(f)
+	case v1alpha1.ReasonInternalError:
+		x.command(f, "kubectl -n %s logs -l app.kubernetes.io/name=%s --tail=-1", settings.Namespace, settings.Name)
+	case v1alpha1.ReasonStuck:
+		x.command(f, "kubectl -n %s logs %s --all-containers --prefix --tail=20", pod.Namespace, pod.Name)
 	case v1alpha1.ReasonInvalidAnnotation:
 		x.command(f, "kubectl -n %s annotate pod %s %s-", pod.Namespace, pod.Name, v1alpha1.AnnotationImageSwap)
 	}
@@ -115,11 +117,15 @@ func (x *explainer) command(f *Finding, format string, arguments ...any) {
 func (x *explainer) patch(f *Finding, policy resolve.PolicyRef, path string, value any) {
 	// A patch can be encoded.
 	encoded, _ := json.Marshal([]any{map[string]any{"op": "add", "path": path, "value": value}})
-	target := "patch cstp " + policy.Name
+	x.command(f, "kubectl %s --type=json -p '%s'", kubectlTarget("patch", policy), strings.ReplaceAll(string(encoded), "'", `'\''`))
+}
+
+// kubectlTarget returns kubectl's arguments for the verb and the policy.
+func kubectlTarget(verb string, policy resolve.PolicyRef) string {
 	if policy.Kind == resolve.KindNamespaced {
-		target = fmt.Sprintf("-n %s patch stp %s", policy.Namespace, policy.Name)
+		return fmt.Sprintf("-n %s %s stp %s", policy.Namespace, verb, policy.Name)
 	}
-	x.command(f, "kubectl %s --type=json -p '%s'", target, strings.ReplaceAll(string(encoded), "'", `'\''`))
+	return verb + " cstp " + policy.Name
 }
 
 // adviseFinish adds the command that finishes the pod with its outcome, if the command can, given these roles.
@@ -140,7 +146,7 @@ func (x *explainer) adviseFinish(f *Finding, view resolve.View, sidecars ...stri
 	default:
 		return
 	}
-	x.alternative(f, "finish the pod now and keep the outcome of its main containers; deleting it repeats their work")
+	x.alternative(f, finishNow)
 	x.command(f, "%s", command)
 }
 
@@ -166,6 +172,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 	}
 	if f.Container == "" {
 		f.Hint = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
+		x.command(f, "kubectl explain sidecarterminationpolicy.spec")
 		return
 	}
 	for _, policy := range x.NotSelecting {
@@ -193,7 +200,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 func (x *explainer) adviseSpelling(f *Finding, ref resolve.PolicyRef, entry missingEntry) {
 	policy := x.policy(ref)
 	if why := x.whyNotAdd(*policy, entry.field, entry.meant); why != "" {
-		f.Hint = fmt.Sprintf("declare %s in a policy that selects this pod alone: %s", entry.meant, why)
+		f.Hint, f.policy = fmt.Sprintf("declare %s in a policy that selects this pod alone: %s", entry.meant, why), resolve.PolicyRef{}
 		return
 	}
 	f.Hint = fmt.Sprintf("add %s to spec.%s of %s; the entry %s stays, because other pods may have that container", entry.meant, entry.field, ref, entry.name)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -28,6 +28,7 @@ func TestHints(t *testing.T) {
 		finish = settings.PluginName + " finish pod/job -n batch"
 		check  = settings.PluginName + " check"
 		keeps  = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
+		none   = "; no command does this: change the manifest"
 		list   = "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
 	)
 	swapped := func(state corev1.ContainerState) func(*fixture) {
@@ -58,7 +59,8 @@ func TestHints(t *testing.T) {
 		reason v1alpha1.Reason
 		want   []string
 	}{
-		"stuck": {swapped(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), v1alpha1.ReasonStuck, []string{"read the log of the sidecar and the failed attempts; or " + keeps, finish}},
+		"stuck": {swapped(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}), v1alpha1.ReasonStuck, []string{"read the log of the sidecar and the failed attempts; or " + keeps,
+			"kubectl -n batch logs job --all-containers --prefix --tail=20", finish}},
 		"quick-exit image cannot be pulled": {swapped(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}),
 			v1alpha1.ReasonAttemptFailed, []string{
 				"check the name of quick-exit image quick-exit:v1, whether the node may pull it, and whether it has the container's command",
@@ -102,19 +104,19 @@ func TestHints(t *testing.T) {
 			})
 			w.Policies, w.NotSelecting = w.Policies[:1], w.Policies[1:]
 		}, v1alpha1.ReasonContainerNotFound, []string{
-			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p1 may declare it otherwise for another pod"}},
+			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p1 may declare it otherwise for another pod" + none}},
 		"sidecar misspelled, full policy": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Name = "shiper"
 			w.policy(asIs, append(slices.Repeat([]string{"other"}, 31), "shipper")...)
 		}, v1alpha1.ReasonContainerNotFound, []string{
-			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p0 has no room for another name"}},
+			"declare shiper in a policy that selects this pod alone: SidecarTerminationPolicy/p0 has no room for another name" + none}},
 		"label misspelled": {func(w *fixture) {
 			w.Pod.Pod.Labels = map[string]string{"team": "etl-jobs"}
 			w.policy(func(s *v1alpha1.PolicySpec) { s.PodSelector.MatchLabels = map[string]string{"team": "elt-jobs"} }, "envoy")
 			w.Policies, w.NotSelecting = nil, w.Policies
 			w.Pod.Pod.Spec.Containers[1].Name = "envoy"
 		}, v1alpha1.ReasonMayHang, []string{
-			"let SidecarTerminationPolicy/p0 select the pod: if it is a misspelling, change etl-jobs to elt-jobs in the labels of the pod, or elt-jobs to etl-jobs in podSelector if no other pod has elt-jobs"}},
+			"let SidecarTerminationPolicy/p0 select the pod: if it is a misspelling, change etl-jobs to elt-jobs in the labels of the pod, or elt-jobs to etl-jobs in podSelector if no other pod has elt-jobs" + none}},
 		"DryRun": {func(w *fixture) { w.policy(dryRun, "proxy") }, v1alpha1.ReasonDryRun, []string{
 			"set enforcement to Enforce to let the policy act on every pod that it selects",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
@@ -138,6 +140,19 @@ func TestHints(t *testing.T) {
 			w.NamespaceLabels = map[string]string{v1alpha1.LabelIgnore: "true"}
 		}, v1alpha1.ReasonOptedOut, []string{
 			"remove the label if the operator should end the sidecars of every pod of the namespace", "kubectl label namespace batch sidecartermination.dev/ignore-"}},
+		"sidecars unknown": {func(*fixture) {}, v1alpha1.ReasonMayHang, []string{
+			"list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers",
+			"kubectl explain sidecarterminationpolicy.spec"}},
+		"only sidecars": {func(w *fixture) { w.policy(asIs, "main", "proxy") }, v1alpha1.ReasonNoMainContainer, []string{
+			"list the main containers under mainContainers of a policy that selects the pod and takes precedence", "kubectl -n batch edit stp p0"}},
+		"restartPolicy Always": {func(w *fixture) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		}, v1alpha1.ReasonRestartPolicyAlways, []string{"if the pod should end, set restartPolicy to Never or OnFailure" + none}},
+		"label of the namespace without effect": {func(w *fixture) {
+			w.NamespaceLabels = map[string]string{v1alpha1.LabelIgnore: "yes"}
+		}, v1alpha1.ReasonIneffectiveLabel, []string{
+			`set the value to "true"`, "kubectl label namespace batch --overwrite sidecartermination.dev/ignore=true"}},
 		"invalid annotation": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(asIs, "proxy")
@@ -159,6 +174,17 @@ func TestHints(t *testing.T) {
 				t.Errorf("finding %q (-want +got):\n%s", found[i].Message, diff)
 			}
 		})
+	}
+}
+
+// What several pods have in common has one command, and no hint for one pod.
+func TestHintForSeveralPods(t *testing.T) {
+	w := newFixture()
+	w.live(time.Hour, 0)
+	found := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings[0]
+	got := found.OfSeveral()
+	if !strings.HasPrefix(found.Hint, got.Hint+"; or finish the pod now") || len(found.Commands) != 2 || !slices.Equal(got.Commands, found.Commands[:1]) {
+		t.Errorf("%+v becomes %+v", found, got)
 	}
 }
 
@@ -219,30 +245,14 @@ func lostNoRole(t *testing.T, command string, pod *corev1.Pod, before, after []r
 	}
 }
 
-// applyPatch applies a JSON patch that adds a field of the spec, or an element to one of its lists.
 func applyPatch(t *testing.T, spec *v1alpha1.PolicySpec, patch string) *v1alpha1.PolicySpec {
 	t.Helper()
-	var operations []struct {
-		Op, Path string
-		Value    any
+	operations, err := jsonpatch.DecodePatch([]byte(patch))
+	policy, encodeErr := json.Marshal(map[string]any{"spec": spec})
+	policy, applyErr := operations.Apply(policy)
+	var patched struct{ Spec v1alpha1.PolicySpec }
+	if err := errors.Join(err, encodeErr, applyErr, json.Unmarshal(policy, &patched)); err != nil {
+		t.Fatalf("patch %s: %v", patch, err)
 	}
-	if err := json.Unmarshal([]byte(patch), &operations); err != nil || len(operations) != 1 || operations[0].Op != "add" {
-		t.Fatalf("patch %s adds nothing: %v", patch, err)
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	field, isList := strings.CutSuffix(strings.TrimPrefix(operations[0].Path, "/spec/"), "/-")
-	if value := operations[0].Value; isList {
-		fields[field] = append(fields[field].([]any), value)
-	} else {
-		fields[field] = value
-	}
-	patched := &v1alpha1.PolicySpec{}
-	encoded, err := json.Marshal(fields)
-	if err := errors.Join(err, json.Unmarshal(encoded, patched)); err != nil {
-		t.Fatal(err)
-	}
-	return patched
+	return &patched.Spec
 }

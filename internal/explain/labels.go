@@ -64,7 +64,7 @@ func (x *explainer) checkListed() {
 		meant := Similar(name, x.undeclared())
 		f := x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "annotation %s names %s, which is %s",
 			v1alpha1.AnnotationSidecars, missingEntry{name: name, meant: meant}, x.notInPod())
-		f.Hint, f.lint = "correct the annotation", true
+		f.Hint, f.lint, f.policy = "correct the annotation", true, resolve.PolicyRef{}
 		if meant != "" {
 			f.Hint = fmt.Sprintf("change %s to %s in the annotation", name, meant)
 		} else if x.Template {
@@ -85,7 +85,10 @@ func (x *explainer) checkKeys(place, right, object string, given map[string]stri
 		if found++; found > maxIneffective {
 			return
 		}
-		x.add(SeverityWarning, v1alpha1.ReasonIneffectiveLabel, "", "%s %s of the %s has no effect: %s", place, safetext.Truncate(key, maxLabel), object, why).Hint = hint
+		f := x.add(SeverityWarning, v1alpha1.ReasonIneffectiveLabel, "", "%s %s of the %s has no effect: %s", place, safetext.Truncate(key, maxLabel), object, why)
+		if f.Hint = hint; object == "namespace" {
+			x.command(f, "kubectl label namespace %s --overwrite %s=true", x.Pod.Pod.Namespace, right)
+		}
 	}
 }
 

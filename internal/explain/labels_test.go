@@ -47,6 +47,7 @@ func TestLabelsAndAnnotationsWithoutEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
 			w.live(time.Minute, 0)
+			w.cluster.Offline = true
 			w.Pod.Pod.Labels, w.Pod.Pod.Annotations, w.NamespaceLabels, w.Owner = tc.labels, tc.annotations, tc.namespace, tc.owner
 			var got []string
 			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {

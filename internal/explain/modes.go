@@ -58,9 +58,43 @@ func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	}
 	var nodes []NodeModes
 	for _, on := range x.nodes() {
-		nodes = append(nodes, x.modesOn(on, sidecar))
+		nodes = append(nodes, x.fromAttempt(x.modesOn(on, sidecar), sidecar.Container))
 	}
 	return nodes
+}
+
+// fromAttempt lets the modes of a sidecar that the operator has tried to end begin with the attempt that is next, in progress, or the last
+// one. It leaves out the modes that have failed.
+func (x *explainer) fromAttempt(on NodeModes, sidecar string) NodeModes {
+	tried := filter(plan.AllAttempts(x.snapshot()), func(a plan.Attempt) bool {
+		_, covered := a.RestartCounts[sidecar]
+		return covered || a.Mode == v1alpha1.ModePodPhase
+	})
+	if x.decision.MainsDone.IsZero() && !x.isFinished() || len(tried) == 0 {
+		return on
+	}
+	failures := filter(x.decision.Failures, func(f plan.Failure) bool { return f.Container == sidecar })
+	first, number := plan.Tried(filter(tried, func(a plan.Attempt) bool {
+		return !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == a.Mode && f.Attempt == a.Number })
+	}))
+	for _, write := range x.decision.Ends() {
+		if slices.Contains(write.Containers, sidecar) {
+			first, number = write.Mode, write.Attempt
+		}
+	}
+	left := filter(on.Modes, func(mode v1alpha1.Mode) bool {
+		return mode != first && !x.isFinished() && !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == mode })
+	})
+	if first != "" {
+		on.Attempt, left = number, append([]v1alpha1.Mode{first}, left...)
+	}
+	if on.Modes = left; len(left) == 0 && len(failures) > 0 {
+		on.Reason, on.Message = v1alpha1.ReasonStuck, failures[len(failures)-1].Message
+	}
+	if len(left) > 0 {
+		on.Reason, on.Message = "", ""
+	}
+	return on
 }
 
 // modesOn adds the modes of the sidecar to the node type.

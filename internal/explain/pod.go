@@ -9,8 +9,10 @@
 package explain
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -108,10 +110,12 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		x.report(&report)
 	}
 	x.missing = x.missingContainers()
-	report.missing = x.missing
 	report.Containers = x.containers()
 	report.Attempts = x.attempts()
 	x.findings(report)
+	for i := range x.found {
+		x.found[i].complete(cluster.Offline)
+	}
 	report.Findings = sorted(x.found)
 	return report
 }
@@ -130,9 +134,9 @@ func (x *explainer) report(report *Report) {
 	report.Planned = d.Stage == plan.StageTerminating && len(plan.AllAttempts(x.snapshot())) == 0
 	if ends := d.Ends(); len(ends) > 0 && (d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback) {
 		// The operator has not carried the decision out. Its own message is for the event when it does.
-		report.Message = "main containers are done; next, the operator will end " + plan.DescribeWrites(ends)
+		report.Message = "main containers are done; next, the operator will end " + describeEnds(ends)
 		if report.Planned {
-			report.Message = "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeWrites(ends)
+			report.Message = "main containers are done, and the operator has not acted yet; it will end " + describeEnds(ends)
 		}
 	}
 	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
@@ -141,6 +145,19 @@ func (x *explainer) report(report *Report) {
 	if d.RequeueAfter > 0 && len(d.Writes) == 0 {
 		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
 	}
+}
+
+// describeEnds names the containers that the writes end, the mode of each, and the number of a repeated attempt.
+func describeEnds(ends []plan.Write) string {
+	var parts []string
+	for _, write := range ends {
+		part := plan.DescribeWrites([]plan.Write{write})
+		if write.Attempt > 1 {
+			part += fmt.Sprintf(" (attempt %d)", write.Attempt)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, " and ")
 }
 
 func (x *explainer) containers() []Container {

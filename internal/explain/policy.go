@@ -59,7 +59,7 @@ type PolicyReport struct {
 }
 
 // DescribePolicy reports on one policy, given the reports on pods. If the policy selects none of them, it names the nearest.
-func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions) PolicyReport {
+func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions, cluster Cluster) PolicyReport {
 	namespace := policy.Ref.Namespace
 	result := PolicyReport{
 		Kind: string(policy.Ref.Kind), Namespace: namespace, Name: policy.Ref.Name,
@@ -94,6 +94,11 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 	}
 	if !result.Selects && policy.Invalid == nil && operator.Watches(namespace) {
 		result.Findings = append(result.Findings, nearest(policy.Policy, reports)...)
+	}
+	for i := range result.Findings {
+		f := &result.Findings[i]
+		f.policy = cmp.Or(f.policy, policy.Ref)
+		f.complete(cluster.Offline)
 	}
 	result.Findings = sorted(result.Findings)
 	return result
@@ -137,10 +142,10 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 
 // addDeclarations finds what the policy declares in vain for the pod.
 func (r *PolicyReport) addDeclarations(policy resolve.PolicyRef, report *Report, where string) {
-	for _, missing := range report.missing {
-		if len(missing.misspelled) > 0 && missing.policy == policy {
-			missing.found.Message = where + missing.found.Message
-			r.Findings = append(r.Findings, missing.found)
+	for _, f := range report.Findings {
+		if f.Reason == v1alpha1.ReasonContainerNotFound && f.Severity != SeverityNote && f.policy == policy {
+			f.Message = where + f.Message
+			r.Findings = append(r.Findings, f)
 		}
 	}
 	for _, override := range report.overrides {

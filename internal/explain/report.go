@@ -5,6 +5,7 @@ package explain
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,10 +38,39 @@ type Finding struct {
 	Message   string          `json:"message"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
-	// Commands do it, or the first step, in a POSIX shell. Findings on manifests have none.
+	// Commands do it, or the first step, in a POSIX shell. Findings on manifests have none; the hint of any other one without a command
+	// says so.
 	Commands []string `json:"commands,omitempty"`
 
 	lint bool // lint shows it
+	// policy is the policy that the hint changes, or empty.
+	policy resolve.PolicyRef
+}
+
+const (
+	finishNow = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
+	noCommand = "; no command does this: change the manifest"
+)
+
+// OfSeveral returns the finding for several objects: without what finishes one pod, and with one command at most.
+func (f Finding) OfSeveral() Finding {
+	f.Hint = strings.TrimSuffix(f.Hint, "; or "+finishNow)
+	f.Commands, f.policy = f.Commands[:min(len(f.Commands), 1)], resolve.PolicyRef{}
+	return f
+}
+
+// complete gives a finding with a hint a command, or says that there is none. Manifests have no commands: their names may be any text, and
+// what is wrong is in a file.
+func (f *Finding) complete(offline bool) {
+	switch {
+	case offline || f.Hint == "" || len(f.Commands) > 0 || strings.HasSuffix(f.Hint, noCommand):
+	case about[f.Reason].check:
+		f.Commands = []string{checkCommand}
+	case about[f.Reason].edit && f.policy.Name != "":
+		f.Commands = []string{"kubectl " + kubectlTarget("edit", f.policy)}
+	default:
+		f.Hint += noCommand
+	}
 }
 
 // Summary counts findings by severity.
@@ -123,8 +153,10 @@ type NodeModes struct {
 	NodeKind plan.NodeKind `json:"nodeKind,omitempty"`
 	// OpenKruise says whether OpenKruise is usable. It is nil for nodes that are not real.
 	OpenKruise *bool `json:"openKruise,omitempty"`
-	// Modes are listed in the order of use. Without a usable mode the list is empty and Reason says why.
-	Modes   []v1alpha1.Mode `json:"modes"`
+	// Modes are listed in the order of use, from the current attempt on. Without a usable mode the list is empty and Reason says why.
+	Modes []v1alpha1.Mode `json:"modes"`
+	// Attempt is the number of the attempt with the first mode, once the operator has tried to end the sidecar.
+	Attempt int             `json:"attempt,omitempty"`
 	Reason  v1alpha1.Reason `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
 
@@ -186,7 +218,6 @@ type Report struct {
 	now       time.Time
 	input     Pod
 	overrides []resolve.Override
-	missing   []missingContainers
 }
 
 // Now is the time of the report.

@@ -15,6 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // The limits of the findings on policies that do not select the pod.
@@ -58,7 +59,9 @@ func (x *explainer) checkNotSelecting() {
 		f.Hint, f.lint = n.hint, hangs
 	}
 	if more := len(near) - maxNotSelecting; more > 0 {
-		x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%d more policies do not select the pod", more).lint = hangs
+		f := x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%d more policies do not select the pod", more)
+		x.command(f, "%s explain policies -n %s", settings.PluginName, x.Pod.Pod.Namespace)
+		f.lint = hangs
 	}
 }
 

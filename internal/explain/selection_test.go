@@ -141,7 +141,7 @@ func TestMisspelledLabelIsProposed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
 			w.labels(map[string]string{"app": "etl"})
-			w.NamespaceLabels = map[string]string{"tenent": "blue"}
+			w.NamespaceLabels, w.cluster.Offline = map[string]string{"tenent": "blue"}, true
 			tc.add(w)
 			got := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings
 			i := slices.IndexFunc(got, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonNotSelected })
@@ -195,11 +195,16 @@ func TestPoliciesThatNeedNotSelectThePod(t *testing.T) {
 			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
 			w.notSelecting("mesh", web, "proxy")
 		}, 0},
-		"declared sidecar, other main containers": {func(w *fixture) { w.policy(asIs, "proxy"); w.mainsNotSelecting(web, "worker") }, 0},
+		"declared sidecar, other main containers": {func(w *fixture) {
+			w.policy(asIs, "proxy")
+			w.notSelecting("mains", web)
+			w.NotSelecting[0].Spec.MainContainers = []v1alpha1.ContainerName{"worker"}
+		}, 0},
 		"declared sidecar, own main container": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "agent"})
-			w.mainsNotSelecting(web, "main")
+			w.notSelecting("mains", web)
+			w.NotSelecting[0].Spec.MainContainers = []v1alpha1.ContainerName{"main"}
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +257,7 @@ func TestNearestPod(t *testing.T) {
 			for _, pod := range tc.pods {
 				reports = append(reports, explain.Explain(pod, own.operator, own.cluster, noon))
 			}
-			report := explain.DescribePolicy(explain.Policy{Policy: tc.policy}, reports, own.operator)
+			report := explain.DescribePolicy(explain.Policy{Policy: tc.policy}, reports, own.operator, own.cluster)
 			if diff := cmp.Diff(tc.want, messages(explain.Report{Findings: report.Findings}, v1alpha1.ReasonNotSelected)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -262,13 +267,6 @@ func TestNearestPod(t *testing.T) {
 
 // only leaves one container.
 func (w *fixture) only(name string) { w.Pod.Pod.Spec.Containers = []corev1.Container{{Name: name}} }
-
-// mainsNotSelecting adds a policy that lists main containers and does not select the pod.
-func (w *fixture) mainsNotSelecting(selector metav1.LabelSelector, mains ...v1alpha1.ContainerName) {
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mains"}}
-	policy.Spec.PodSelector, policy.Spec.MainContainers = selector, mains
-	w.add(resolve.FromNamespaced(policy))
-}
 
 func TestMisspelledContainer(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -309,7 +307,7 @@ func TestMisspelledContainer(t *testing.T) {
 			if diff := cmp.Diff(shown, messages(explain.Report{Findings: explain.Lint(report.Findings)}, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings that lint shows (-want +got):\n%s", diff)
 			}
-			policy := explain.DescribePolicy(explain.Policy{Policy: w.Policies[0]}, []explain.Report{report}, w.operator)
+			policy := explain.DescribePolicy(explain.Policy{Policy: w.Policies[0]}, []explain.Report{report}, w.operator, w.cluster)
 			if diff := cmp.Diff(want, messages(explain.Report{Findings: policy.Findings}, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the policy (-want +got):\n%s", diff)
 			}
@@ -411,5 +409,14 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 				t.Errorf("got %s, %q, planned %t; want %s, %q, planned %t", got.Reason, got.Message, got.Planned, tc.reason, tc.message, tc.planned)
 			}
 		})
+	}
+}
+
+func TestNextReconcile(t *testing.T) {
+	w := newFixture()
+	w.live(2*time.Second, 0)
+	w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = new(int32(10)) }, "proxy")
+	if next := explain.Explain(w.Pod, w.operator, w.cluster, noon).NextReconcileTime; next == nil || next.Sub(noon) != 8*time.Second {
+		t.Errorf("next reconcile is at %v, want it at the end of the drain", next)
 	}
 }
