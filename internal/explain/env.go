@@ -12,9 +12,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// envNames are the environment variables that the operator reads.
-var envNames = []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode}
-
 // checkEnv finds variables that look like those of the operator and have no effect, and undeclared containers whose variables may come
 // from a ConfigMap or a Secret, where they have none. A single undeclared container is the main container, so its variables do not matter.
 func (x *explainer) checkEnv() {
@@ -50,7 +47,7 @@ func mayDeclareByEnvFrom(container *corev1.Container) bool {
 
 // checkSpelling finds at most one misspelling of each variable that the container does not have.
 func (x *explainer) checkSpelling(container *corev1.Container) {
-	known := slices.DeleteFunc(slices.Clone(envNames), func(name string) bool { return hasEnv(container, name) })
+	known := slices.DeleteFunc(slices.Clone(resolve.EnvNames), func(name string) bool { return hasEnv(container, name) })
 	for i := range container.Env {
 		name := container.Env[i].Name
 		meant := meantEnv(name, known)

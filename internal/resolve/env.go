@@ -70,14 +70,8 @@ func ReadEnv(container *corev1.Container) (sidecar bool, settings v1alpha1.Termi
 	return d.sidecar, d.settings
 }
 
-// isConventionVariable reports whether name is one of the variables that the operator reads.
-func isConventionVariable(name string) bool {
-	switch name {
-	case v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode:
-		return true
-	}
-	return false
-}
+// EnvNames are the environment variables that the operator reads.
+var EnvNames = []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode}
 
 // conventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
 // most three.
@@ -85,7 +79,7 @@ func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
 	var last []*corev1.EnvVar
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		variable := &container.Env[i]
-		if isConventionVariable(variable.Name) && !slices.ContainsFunc(last, func(v *corev1.EnvVar) bool { return v.Name == variable.Name }) {
+		if slices.Contains(EnvNames, variable.Name) && !slices.ContainsFunc(last, func(v *corev1.EnvVar) bool { return v.Name == variable.Name }) {
 			last = append(last, variable)
 		}
 	}

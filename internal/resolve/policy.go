@@ -53,42 +53,34 @@ type Policy struct {
 
 // FromNamespaced parses a namespaced policy. It fails when podSelector cannot be parsed; the error names the field.
 func FromNamespaced(policy *v1alpha1.SidecarTerminationPolicy) (Policy, error) {
-	pods, err := parseSelector("spec.podSelector", &policy.Spec.PodSelector)
-	if err != nil {
-		return Policy{}, err
-	}
-	return Policy{
-		Ref:           PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-		Created:       policy.CreationTimestamp.Time,
-		Spec:          &policy.Spec.PolicySpec,
-		pods:          pods,
-		covers:        quickexit.CoverageOf(policy.Spec.QuickExitPaths...),
-		sidecarCovers: sidecarCoverage(policy.Spec.Sidecars),
-	}, nil
+	return parse(PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}, policy, &policy.Spec.PolicySpec)
 }
 
 // FromCluster parses a cluster policy. It fails when one of its selectors cannot be parsed; the error names the field.
 func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, error) {
-	pods, err := parseSelector("spec.podSelector", &policy.Spec.PodSelector)
+	parsed, err := parse(PolicyRef{Kind: KindCluster, Name: policy.Name}, policy, &policy.Spec.PolicySpec)
 	if err != nil {
 		return Policy{}, err
 	}
-	namespaceSelector := policy.Spec.NamespaceSelector
-	if namespaceSelector == nil {
-		namespaceSelector = &metav1.LabelSelector{}
+	parsed.namespaces = labels.Everything()
+	if selector := policy.Spec.NamespaceSelector; selector != nil {
+		parsed.namespaces, err = parseSelector("spec.namespaceSelector", selector)
 	}
-	namespaces, err := parseSelector("spec.namespaceSelector", namespaceSelector)
+	if err != nil {
+		return Policy{}, err
+	}
+	return parsed, nil
+}
+
+// parse parses what both kinds have.
+func parse(ref PolicyRef, object metav1.Object, spec *v1alpha1.PolicySpec) (Policy, error) {
+	pods, err := parseSelector("spec.podSelector", &spec.PodSelector)
 	if err != nil {
 		return Policy{}, err
 	}
 	return Policy{
-		Ref:           PolicyRef{Kind: KindCluster, Name: policy.Name},
-		Created:       policy.CreationTimestamp.Time,
-		Spec:          &policy.Spec.PolicySpec,
-		pods:          pods,
-		namespaces:    namespaces,
-		covers:        quickexit.CoverageOf(policy.Spec.QuickExitPaths...),
-		sidecarCovers: sidecarCoverage(policy.Spec.Sidecars),
+		Ref: ref, Created: object.GetCreationTimestamp().Time, Spec: spec, pods: pods,
+		covers: quickexit.CoverageOf(spec.QuickExitPaths...), sidecarCovers: sidecarCoverage(spec.Sidecars),
 	}, nil
 }
 

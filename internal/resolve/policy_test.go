@@ -46,27 +46,6 @@ func TestInvalidSelectorsNameTheirField(t *testing.T) {
 	}
 }
 
-func TestUnmetRequirements(t *testing.T) {
-	policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
-	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl", "app": "report"}}
-	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "yes"}}
-	parsed, err := resolve.FromCluster(policy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofPod, ofNamespace := parsed.UnmetRequirements(newPod(), map[string]string{"tenant": "no"})
-	if len(ofPod) != 1 || ofPod[0].String() != "app=report" || len(ofNamespace) != 1 || ofNamespace[0].String() != "tenant=yes" {
-		t.Errorf("got %v and %v", ofPod, ofNamespace)
-	}
-	own, err := resolve.FromNamespaced(&v1alpha1.SidecarTerminationPolicy{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ofPod, ofNamespace = own.UnmetRequirements(newPod(), nil); len(ofPod)+len(ofNamespace) > 0 {
-		t.Errorf("a policy for all pods has unmet requirements %v and %v", ofPod, ofNamespace)
-	}
-}
-
 func TestSelects(t *testing.T) {
 	etl := metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	web := metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
@@ -126,11 +105,5 @@ func TestUnknownEnforcement(t *testing.T) {
 		if got := resolve.UnknownEnforcement(enforcement); (got != "") != want {
 			t.Errorf("UnknownEnforcement(%q) = %q", enforcement, got)
 		}
-	}
-}
-
-func TestPolicyRefString(t *testing.T) {
-	if got, want := refOf("mesh").String(), "SidecarTerminationPolicy/mesh"; got != want {
-		t.Errorf("String() = %q, want %q", got, want)
 	}
 }

@@ -141,12 +141,6 @@ func TestDeclaringPolicy(t *testing.T) {
 	}
 }
 
-func TestInjectedNeedsTemplate(t *testing.T) {
-	if injected := resolve.Injected(newPod("main", "proxy"), nil); injected != nil {
-		t.Errorf("without a template, %v are injected", injected)
-	}
-}
-
 // A policy loses the fields that it sets otherwise than one of higher precedence.
 func TestLostFields(t *testing.T) {
 	for field, set := range map[string][2]func(*v1alpha1.PolicySpec){
