@@ -88,11 +88,10 @@ func (x *explainer) fromAttempt(on NodeModes, sidecar string) NodeModes {
 	if first != "" {
 		on.Attempt, left = number, append([]v1alpha1.Mode{first}, left...)
 	}
-	if on.Modes = left; len(left) == 0 && len(failures) > 0 {
-		on.Reason, on.Message = v1alpha1.ReasonStuck, failures[len(failures)-1].Message
-	}
-	if len(left) > 0 {
+	if on.Modes = left; len(left) > 0 {
 		on.Reason, on.Message = "", ""
+	} else if len(failures) > 0 {
+		on.Reason, on.Message = v1alpha1.ReasonStuck, failures[len(failures)-1].Message
 	}
 	return on
 }
