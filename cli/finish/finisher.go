@@ -201,7 +201,7 @@ func (o *options) failureHint(err error) string {
 	case apierrors.IsConflict(err):
 		return "the pod has changed each time since it was read; run the command again"
 	case apierrors.IsForbidden(err) && o.mode == v1alpha1.ModePodPhase:
-		return "if you lack a permission, ask an administrator to bind ClusterRole sidecar-termination-pod-finisher to you in the namespace"
+		return "if you lack a permission, ask an administrator to bind the ClusterRole of the operator whose name ends in pod-finisher to you in the namespace"
 	}
 	return ""
 }
