@@ -402,7 +402,7 @@ func TestFinishNeedsPermissions(t *testing.T) {
 		})
 	}
 	await("the user may read pods", "job-1", `cannot patch resource "pods/status"`, false)
-	wantCommand(t, "a reader", line+" job-1", 2, "pod/job-1 failed", "ask an administrator to bind ClusterRole "+role.Name)
+	wantCommand(t, "a reader", line+" job-1", 2, "pod/job-1 failed", "bind the ClusterRole of the operator whose name ends in pod-finisher")
 	requireUnchanged(t, c, pod)
 
 	create(t, c, bind(pod.Namespace, role.Name, "olga"))
