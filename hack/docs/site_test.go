@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -263,6 +264,26 @@ func checkPages(t *tab) {
 	}
 	t.open(t.page("docs/concepts/"))
 	t.waitFor(`document.querySelector(".mermaid svg")`)
+	for _, name := range pictured {
+		t.picture(name)
+	}
+}
+
+// pictured are the pages of which a person can look at a picture: one of each kind.
+var pictured = []string{"", "docs/concepts/", "docs/cli/explain/", "docs/guides/log-shippers/", "docs/troubleshooting/", missingPage}
+
+// picture writes a picture of the whole page to the directory of artifacts, which go test keeps with -artifacts.
+func (t *tab) picture(name string) {
+	t.Helper()
+	t.open(t.page(name))
+	picture, err := chromedp.Run(t.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatalf("take a picture of %s: %v", t.page(name), err)
+	}
+	file := fmt.Sprintf("%s-%d.png", strings.ReplaceAll(cmp.Or(strings.TrimSuffix(name, "/"), "start"), "/", "-"), t.width)
+	if err := os.WriteFile(filepath.Join(t.ArtifactDir(), file), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // checkPage checks the page that is open. If its heading is known, it must have that.
