@@ -212,7 +212,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 // watchPods adds the pod controller. It watches the unfinished pods, and everything that a decision about a pod depends on.
 func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
-		Reconciler:              r,
+		Reconciler:              untilStopped[reconcile.Request]{r},
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
 		NewQueue:                newFairQueue,
@@ -251,7 +251,9 @@ func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Req
 func watchPolicies(
 	mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef], options Options,
 ) error {
-	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r})
+	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{
+		Reconciler: untilStopped[resolve.PolicyRef]{r},
+	})
 	if err != nil {
 		return err
 	}
@@ -291,4 +293,22 @@ func kruiseChanged(pods podStore, queue *queue[reconcile.Request]) func(ctx cont
 		all, err := pods.Pods(metav1.NamespaceAll)
 		queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
 	}
+}
+
+// untilStopped reconciles until the operator stops. A controller that stops still empties its queue, and each item would fail with an error
+// in the log. The next leader reads everything anyway.
+type untilStopped[request comparable] struct {
+	reconcile.TypedReconciler[request]
+}
+
+// Reconcile does nothing, and reports no error, once the context has ended.
+func (r untilStopped[request]) Reconcile(ctx context.Context, item request) (ctrl.Result, error) {
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil
+	}
+	result, err := r.TypedReconciler.Reconcile(ctx, item)
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil
+	}
+	return result, err
 }
