@@ -56,42 +56,61 @@ func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	case len(x.view.Mains) == 0:
 		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: x.next.Message}}
 	}
+	tried := x.triedFor(sidecar.Container)
 	var nodes []NodeModes
 	for _, on := range x.nodes() {
-		nodes = append(nodes, x.fromAttempt(x.modesOn(on, sidecar), sidecar.Container))
+		on = x.modesOn(on, sidecar)
+		if tried != nil {
+			on = tried.begin(on)
+		}
+		nodes = append(nodes, on)
 	}
 	return nodes
 }
 
-// fromAttempt lets the modes of a sidecar that the operator has tried to end begin with the attempt that is next, in progress, or the last
-// one. It leaves out the modes that have failed.
-func (x *explainer) fromAttempt(on NodeModes, sidecar string) NodeModes {
-	tried := filter(plan.AllAttempts(x.snapshot()), func(a plan.Attempt) bool {
+// tried is what the operator has tried in order to end a sidecar.
+type tried struct {
+	// mode and number are those of the attempt that is next, in progress, or the last one. mode is empty if every attempt has failed.
+	mode     v1alpha1.Mode
+	number   int
+	failures []plan.Failure
+	// isOver means that no attempt follows.
+	isOver bool
+}
+
+// triedFor returns what the operator has tried, or nil if there was no attempt that counts.
+func (x *explainer) triedFor(sidecar string) *tried {
+	attempts := filter(plan.AllAttempts(x.snapshot()), func(a plan.Attempt) bool {
 		_, covered := a.RestartCounts[sidecar]
 		return covered || a.Mode == v1alpha1.ModePodPhase
 	})
-	if x.decision.MainsDone.IsZero() && !x.isFinished() || len(tried) == 0 {
-		return on
+	if x.decision.MainsDone.IsZero() && !x.isFinished() || len(attempts) == 0 {
+		return nil
 	}
-	failures := filter(x.decision.Failures, func(f plan.Failure) bool { return f.Container == sidecar })
-	first, number := plan.Tried(filter(tried, func(a plan.Attempt) bool {
-		return !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == a.Mode && f.Attempt == a.Number })
+	t := &tried{isOver: x.isFinished(), failures: filter(x.decision.Failures, func(f plan.Failure) bool { return f.Container == sidecar })}
+	t.mode, t.number = plan.Tried(filter(attempts, func(a plan.Attempt) bool {
+		return !slices.ContainsFunc(t.failures, func(f plan.Failure) bool { return f.Mode == a.Mode && f.Attempt == a.Number })
 	}))
 	for _, write := range x.decision.Ends() {
 		if slices.Contains(write.Containers, sidecar) {
-			first, number = write.Mode, write.Attempt
+			t.mode, t.number = write.Mode, write.Attempt
 		}
 	}
+	return t
+}
+
+// begin lets the modes of a node type begin with the attempt, and leaves out those that have failed.
+func (t *tried) begin(on NodeModes) NodeModes {
 	left := filter(on.Modes, func(mode v1alpha1.Mode) bool {
-		return mode != first && !x.isFinished() && !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == mode })
+		return mode != t.mode && !t.isOver && !slices.ContainsFunc(t.failures, func(f plan.Failure) bool { return f.Mode == mode })
 	})
-	if first != "" {
-		on.Attempt, left = number, append([]v1alpha1.Mode{first}, left...)
+	if t.mode != "" {
+		on.Attempt, left = t.number, append([]v1alpha1.Mode{t.mode}, left...)
 	}
 	if on.Modes = left; len(left) > 0 {
 		on.Reason, on.Message = "", ""
-	} else if len(failures) > 0 {
-		on.Reason, on.Message = v1alpha1.ReasonStuck, failures[len(failures)-1].Message
+	} else if len(t.failures) > 0 {
+		on.Reason, on.Message = v1alpha1.ReasonStuck, t.failures[len(t.failures)-1].Message
 	}
 	return on
 }
