@@ -75,7 +75,7 @@ func (c *checker) checkVersion(context.Context) error {
 	version := source.VersionOf(image)
 	operatorCommit, programCommit := commit.FindStringSubmatch(source.TagOf(image)), commit.FindStringSubmatch(c.programVersion)
 	switch {
-	case strings.TrimPrefix(version, "v") == strings.TrimPrefix(c.programVersion, "v"):
+	case version != "" && strings.TrimPrefix(version, "v") == strings.TrimPrefix(c.programVersion, "v"):
 		c.ok("the operator and this program have version %s", version)
 	case operatorCommit != nil && programCommit != nil && isSameCommit(operatorCommit[1], programCommit[1]):
 		c.ok("the operator and this program are built from commit %s", operatorCommit[1])
