@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -216,16 +216,15 @@ func (e *environment) createBurst(ctx context.Context, namespace, contender stri
 // awaitMarks waits until the operator has marked the pods. On a busy machine all processes are idle before it has.
 func (e *environment) awaitMarks(ctx context.Context, namespace string, pods int) error {
 	marked := client.MatchingLabels{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	return progress.Poll(ctx, 50*time.Millisecond, 5*time.Minute, func(ctx context.Context) error {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		err := e.client.List(ctx, list, client.InNamespace(namespace), marked)
-		return len(list.Items) == pods, err
+		if err == nil && len(list.Items) != pods {
+			err = fmt.Errorf("%d of %d pods are marked", len(list.Items), pods)
+		}
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("wait until %d pods are marked: %w", pods, err)
-	}
-	return nil
 }
 
 // crrKind are OpenKruise's requests to end containers.
