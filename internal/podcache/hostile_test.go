@@ -160,9 +160,12 @@ func sizeOf(tb testing.TB, pod *corev1.Pod) int {
 	return len(encoded)
 }
 
-// decideOn makes the decision of a reconcile about a cached pod. Its policy makes every container except main a sidecar, so that each of
-// them matters.
+// decideOn makes the decision of a reconcile about a cached pod: as in package podinput, none about a pod that the operator ignores. Its
+// policy makes every container except main a sidecar, so that each of them matters.
 func decideOn(pod *corev1.Pod) plan.Decision {
+	if reason, message := plan.Unprocessable(pod); reason != "" {
+		return plan.Decision{Reason: reason, Message: message}
+	}
 	policy := podtest.Policy("mesh")
 	policy.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
 	policy.Spec.Mode = v1alpha1.ModeImage

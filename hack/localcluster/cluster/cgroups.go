@@ -15,10 +15,55 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
+
+// controllerSource is the source of the mounts that mountControllers makes, by which unmountControllers knows them.
+const controllerSource = "sidecar-termination-cluster"
+
+// mountControllers mounts the controllers that a machine with control groups of version 1 has left in version 2, because crun works with
+// controllers of one version only. Other machines have none.
+func mountControllers() error {
+	unified := filepath.Join(cgroupMount, "unified")
+	controllers, err := os.ReadFile(filepath.Join(unified, "cgroup.controllers"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the controllers of version 2: %w", err)
+	}
+	for _, controller := range strings.Fields(string(controllers)) {
+		directory := filepath.Join(cgroupMount, controller)
+		if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make the mount point of a controller: %w", err)
+		}
+		if err := syscall.Mount(controllerSource, directory, "cgroup", 0, controller); err != nil {
+			return fmt.Errorf("mount the controller %s, which no control group below %s may use: %w", controller, unified, err)
+		}
+	}
+	return nil
+}
+
+// unmountControllers takes back what mountControllers did. The controllers have no control groups any more.
+func unmountControllers() error {
+	mounts, err := procfs.GetMounts()
+	if err != nil {
+		return fmt.Errorf("list the mounts: %w", err)
+	}
+	for _, mount := range mounts {
+		if mount.Source != controllerSource {
+			continue
+		}
+		if err := errors.Join(syscall.Unmount(mount.MountPoint, 0), os.Remove(mount.MountPoint)); err != nil {
+			return fmt.Errorf("unmount the controller at %s: %w", mount.MountPoint, err)
+		}
+	}
+	return nil
+}
 
 // hierarchies returns the control group hierarchies of the machine: one of version 2, or
 // one for each controller of version 1.
@@ -39,6 +84,9 @@ func hierarchies() ([]string, error) {
 
 // makeCgroups makes the control groups of the components and of the pods of each node, in every hierarchy.
 func makeCgroups() error {
+	if err := mountControllers(); err != nil {
+		return err
+	}
 	all, err := hierarchies()
 	if err != nil {
 		return err
@@ -121,7 +169,7 @@ func eachProcess(call func(group string, pid int) error) error {
 	return nil
 }
 
-// thaw lets frozen processes go on. Those of version 1 cannot be killed: runc freezes a group while it sets its devices, and
+// thaw lets frozen processes go on. Those of version 1 cannot be killed: a runtime freezes a group while it sets its devices, and
 // leaves it frozen when containerd ends it meanwhile.
 func thaw(group string) error {
 	state := filepath.Join(group, "freezer.state")

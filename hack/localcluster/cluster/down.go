@@ -36,6 +36,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 	for _, step := range []func() error{
 		func() error { return killAll(ctx) },
 		func() error { return removeCgroups(ctx) },
+		unmountControllers,
 		func() error { return removeNetwork(ctx) },
 		c.removeShimSockets,
 		func() error { return unmountBelow(c.layout.Root) },

@@ -22,7 +22,7 @@ const busyboxProgram = "/bin/busybox"
 // requirements maps the packages that the cluster needs to a file of each.
 var requirements = map[string]string{
 	"containerd":                  "/usr/bin/containerd",
-	"runc":                        "/usr/sbin/runc",
+	"crun":                        "/usr/bin/crun",
 	"containernetworking-plugins": "/usr/lib/cni/bridge",
 	// The package busybox has the same program, but linked dynamically.
 	"busybox-static": "/var/lib/dpkg/info/busybox-static.list",
