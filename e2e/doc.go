@@ -8,6 +8,6 @@
 //
 // KUBECONFIG selects the cluster, by default the local one. Tests run in parallel, each in its own namespace. Tests that affect
 // the whole cluster, for example by stopping a component, run one by one after all others.
-// LONG=1 adds faults of every component, every case of TestTeardown… and every row of the outcome matrices, which take hours.
+// LONG=1 adds faults of every component, every combination of kustomize components and every row of the outcome matrices, which take hours.
 // E2E_KEEP_NAMESPACES=1 keeps the namespaces of failed tests.
 package e2e
