@@ -92,7 +92,7 @@ func runDocument(t *testing.T, plugin string, document docs.Document) {
 		test.Fatal(err)
 	}
 	if changesOperator(document) {
-		test.RestoreWith("deploy")
+		test.ReinstallAtEnd()
 	}
 	useLocalImages(test, place)
 	kubeconfig := test.WriteKubeconfig(func(config *clientcmdapi.Config) { config.Contexts[config.CurrentContext].Namespace = test.Namespace })

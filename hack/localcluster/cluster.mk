@@ -21,7 +21,9 @@ cluster-status: $(LOCALCLUSTER)
 cluster-deploy: $(LOCALCLUSTER) ## Build the operator and deploy it to the local cluster.
 	$(LOCALCLUSTER) deploy
 
-# The go command knows whether it is up to date.
+# The go command knows whether it is up to date. The first build compiles a thousand packages, which takes minutes.
 .PHONY: $(LOCALCLUSTER)
 $(LOCALCLUSTER):
-	go build -o $@ ./hack/localcluster
+	@echo "build $@"
+	@go build -v -o $@ ./hack/localcluster 2>&1 | \
+		awk 'NF > 1 {print >"/dev/stderr"; next} ++compiled % 100 == 0 {print "compiled " compiled " packages"; fflush()}'

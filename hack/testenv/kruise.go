@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
@@ -205,8 +205,11 @@ func (k *Kruise) bind(ctx context.Context, crr *unstructured.Unstructured) error
 // definitions reads CRDs from OpenKruise's release, which it downloads to the module cache if necessary.
 func definitions(t *testing.T, names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	builder := toolchain.Builder{Modules: filepath.Join(filepath.Dir(file), "../tools")}
+	repository, err := layout.Repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := toolchain.Builder{Modules: filepath.Join(repository, "hack", "tools")}
 	source, err := builder.Source(t.Context(), toolchain.Tool{Name: "kruise-v1.8.3", Source: "github.com/openkruise/kruise"})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -53,9 +54,9 @@ func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 	if err == nil {
 		use(config)
 		code = m.Run()
-		err = environment.Stop()
 	}
-	if err != nil {
+	// An environment whose start has failed may have servers that run.
+	if err := errors.Join(err, environment.Stop()); err != nil {
 		fmt.Fprintf(os.Stderr, "run the API server: %v\n", err)
 		return 1
 	}

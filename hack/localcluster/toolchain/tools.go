@@ -44,7 +44,7 @@ func Kubernetes(version string) Tool {
 
 // Etcd returns the tool that builds etcd.
 func Etcd() Tool {
-	return Tool{Name: "etcd-v3.6.5", Duration: "30 seconds", Packages: map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}}
+	return Tool{Name: "etcd-v3.7.0", Duration: "30 seconds", Packages: map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}}
 }
 
 // Version returns the part of the name behind the program's.
