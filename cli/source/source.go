@@ -75,9 +75,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 		result.Job, result.Owner = job.Name, metadataOf(job)
 		addJob(&result, job.Spec)
 		result.Deletion = cmp.Or(hookDeletion(job), result.Deletion)
-		if seconds, start := job.Spec.ActiveDeadlineSeconds, job.Status.StartTime; seconds != nil && start != nil {
-			result.JobDeadline = start.Add(time.Duration(*seconds) * time.Second)
-		}
+		result.JobDeadline = plan.Deadline(job.Spec.ActiveDeadlineSeconds, job.Status.StartTime)
 	}
 	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Cluster.Offline && len(pod.Status.ContainerStatuses) == 0

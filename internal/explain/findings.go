@@ -154,11 +154,9 @@ func (x *explainer) deadlineRisk() {
 	if x.decision.MainsDone.IsZero() || x.isFinished() || x.decision.Stage == plan.StageIgnored {
 		return
 	}
-	spec, start := x.Pod.Pod.Spec, x.Pod.Pod.Status.StartTime
-	if spec.ActiveDeadlineSeconds != nil && start != nil {
-		if left := start.Add(time.Duration(*spec.ActiveDeadlineSeconds) * time.Second).Sub(x.now); left > 0 {
-			x.add(SeverityNote, v1alpha1.ReasonDeadlineRisk, "", "the kubelet ends the sidecars in %s, by the pod's activeDeadlineSeconds", Age(left))
-		}
+	pod := x.Pod.Pod
+	if left := plan.Deadline(pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime).Sub(x.now); left > 0 {
+		x.add(SeverityNote, v1alpha1.ReasonDeadlineRisk, "", "the kubelet ends the sidecars in %s, by the pod's activeDeadlineSeconds", Age(left))
 	}
 	if left := x.JobDeadline.Sub(x.now); left > 0 {
 		x.add(SeverityWarning, v1alpha1.ReasonDeadlineRisk, "",

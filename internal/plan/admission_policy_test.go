@@ -83,9 +83,7 @@ func randomWrite(r *rand.Rand) (old, written *corev1.Pod) {
 		if one(8) {
 			pod.Status.Reason = "Evicted"
 		}
-		if !one(4) {
-			pod.Status.StartTime = ptr.To(metav1.NewTime(done))
-		}
+		pod.Status.StartTime = []*metav1.Time{nil, {}, {Time: done}, {Time: done}, {Time: done}, {Time: done}}[r.IntN(6)]
 		for _, kind := range []corev1.PodConditionType{corev1.DisruptionTarget, corev1.AllContainersRestarting, corev1.PodReady} {
 			if one(8) {
 				status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[r.IntN(2)]

@@ -87,27 +87,18 @@ func restartsByRule(pod *corev1.Pod, ignored []string) bool {
 
 // countingExitedZero reports whether each counting container has one status, an exit with 0 before the pod's deadline.
 func (w statusWrite) countingExitedZero() bool {
-	exited := make([]string, 0, len(w.counting))
+	exited, deadline := make([]string, 0, len(w.counting)), Deadline(w.old.Spec.ActiveDeadlineSeconds, w.written.Status.StartTime)
 	for _, status := range w.written.Status.ContainerStatuses {
 		if slices.Contains(w.ignored, status.Name) {
 			continue
 		}
-		if end := status.State.Terminated; end == nil || end.ExitCode != 0 || !w.inTime(end) {
+		if end := status.State.Terminated; end == nil || end.ExitCode != 0 || !inTime(end, deadline) {
 			return false
 		}
 		exited = append(exited, status.Name)
 	}
 	slices.Sort(exited)
 	return len(w.counting) > 0 && slices.Equal(slices.Sorted(slices.Values(w.counting)), exited)
-}
-
-// inTime reports whether the container ended before the pod's activeDeadlineSeconds.
-func (w statusWrite) inTime(end *corev1.ContainerStateTerminated) bool {
-	seconds, start := w.old.Spec.ActiveDeadlineSeconds, w.written.Status.StartTime
-	if seconds == nil || start == nil {
-		return true
-	}
-	return !end.FinishedAt.IsZero() && end.FinishedAt.Time.Before(start.Add(time.Duration(*seconds)*time.Second))
 }
 
 // idle reports whether every container has a status, no counting or native one runs, and each sidecar has ended as far as the mark permits.

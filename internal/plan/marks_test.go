@@ -178,8 +178,11 @@ func TestRecordByOperator(t *testing.T) {
 		"not of a deleted pod":             {observed(withRule(), oneProxy(), beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
 		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline(60)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"before the pod's deadline":        {observed(withRule(), oneProxy(), deadline(61)), 0, marking(recorded)},
-		"without the admission policy":     {observed(withRule(), oneProxy(), undecided), 0, marking(recorded)},
-		"the sidecar has a rule":           {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
+		"the node does not say when the main ended": {
+			observed(newPod(never, exited("main", 0).endedAt(time.Time{}).restarting(ownNever, restartOn42), running("proxy")), oneProxy(), deadline(60)), 0, marking(recorded),
+		},
+		"without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, marking(recorded)},
+		"the sidecar has a rule":       {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
 		"an init container has a rule": {
 			observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning), func(s *plan.Snapshot) {
 				s.Pod.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicyRules: []corev1.ContainerRestartRule{restartOn42}}}

@@ -164,9 +164,10 @@ func podDeleted(s *situation) *Decision {
 
 // podDisrupted leaves a pod alone that Kubernetes is ending: its containers stop without the operator.
 func podDisrupted(s *situation) *Decision {
+	deadline := Deadline(s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime)
 	late := slices.ContainsFunc(s.View.Mains, func(name string) bool {
 		end := s.terminatedForGood(name)
-		return end != nil && !s.inTime(end)
+		return end != nil && !inTime(end, deadline)
 	})
 	if undisturbed(s.Pod) && !late || HasTerminalPhase(s.Pod) {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -247,9 +248,10 @@ func (s *situation) countingSucceeded() bool {
 	if s.mainsDone.IsZero() || !undisturbed(s.Pod) {
 		return false
 	}
+	deadline := Deadline(s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime)
 	succeeded := func(name string) bool {
 		end := s.terminatedForGood(name)
-		return end != nil && end.ExitCode == 0 && s.inTime(end)
+		return end != nil && end.ExitCode == 0 && inTime(end, deadline)
 	}
 	for _, sidecar := range s.View.Sidecars {
 		if respected(sidecar) && !succeeded(sidecar.Container) {
@@ -259,11 +261,18 @@ func (s *situation) countingSucceeded() bool {
 	return !slices.ContainsFunc(s.View.Mains, func(name string) bool { return !succeeded(name) })
 }
 
-// inTime reports whether the container ended before the pod's activeDeadlineSeconds. The kubelet may drop status.reason
-// DeadlineExceeded while containers run (mergePodStatus in pkg/kubelet/status/status_manager.go).
-func (s *situation) inTime(end *corev1.ContainerStateTerminated) bool {
-	deadline, start := s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime
-	return deadline == nil || start == nil || end.FinishedAt.Time.Before(start.Add(time.Duration(*deadline)*time.Second))
+// Deadline returns when the activeDeadlineSeconds of a pod or a Job pass, given when it started. It returns zero if nothing passes.
+func Deadline(seconds *int64, started *metav1.Time) time.Time {
+	if seconds == nil || started.IsZero() {
+		return time.Time{}
+	}
+	return started.Add(time.Duration(*seconds) * time.Second)
+}
+
+// inTime reports whether the container ended before the pod's deadline, as far as it has one and a virtual kubelet says when. The kubelet
+// may drop status.reason DeadlineExceeded while containers run (mergePodStatus in pkg/kubelet/status/status_manager.go).
+func inTime(end *corev1.ContainerStateTerminated, deadline time.Time) bool {
+	return deadline.IsZero() || end.FinishedAt.Time.Before(deadline)
 }
 
 // recordsItself reports whether the operator records that the containers that count have succeeded.
