@@ -147,7 +147,7 @@ test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real
 	racy=$$(go list $(RACY)); \
 	{ \
 		$(GO_TEST) $$(go list ./... | grep -v /controllers$$); \
-		go -C hack/docs test -tags integration -count=1 -timeout $(TIMEOUT) ./...; \
+		go -C hack/docs test -tags integration -count=1 -vet=off -timeout $(TIMEOUT) ./...; \
 	} & others=$$!; \
 	CGO_ENABLED=1 $(GO_TEST) -race $$racy || code=$$?; \
 	wait $$others && exit $${code:-0}
@@ -197,7 +197,7 @@ test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; REQUIRE_E
 
 .PHONY: run-e2e
 run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-run TestX').
-	go test -tags e2e -count=1 -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e $(E2E_ARGS)
+	go test -tags e2e -count=1 -vet=off -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e $(E2E_ARGS)
 
 .PHONY: e2e-tools
 e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new cluster that has them.
@@ -207,7 +207,7 @@ e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new clust
 
 .PHONY: run-e2e-tools
 run-e2e-tools:
-	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
+	go test -tags e2e -count=1 -vet=off -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
 
 # The directories of a release and of the one before it, which test-release builds unless it gets them.
 RELEASE ?=
@@ -220,7 +220,7 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Build a release, and install, upgrade, 
 	[[ -n "$$previous" ]] || { previous="$(DIST)/v0.0.9"; hack/previous-release.sh "$$version" v0.0.9 "$$previous"; }; \
 	$(MAKE) --no-print-directory cluster-down cluster-up; \
 	RELEASE="$$(realpath "$$release")" PREVIOUS_RELEASE="$$(realpath "$$previous")" \
-		go test -tags e2e,release -count=1 -timeout $(TIMEOUT) -v ./e2e/release
+		go test -tags e2e,release -count=1 -vet=off -timeout $(TIMEOUT) -v ./e2e/release
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-versions
