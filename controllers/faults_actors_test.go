@@ -32,6 +32,8 @@ type node struct {
 	exitCode int32
 	// stops counts the stops of each container.
 	stops map[string]int
+	// keepsPhase makes the kubelet keep a terminal phase that it finds in the API, as a kubelet does whose view is current.
+	keepsPhase bool
 }
 
 // step makes the node's next write. It returns the written resource, or nothing.
@@ -45,7 +47,7 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 			return "containerrecreaterequests", nil
 		}
 		running := n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod)
-		if running {
+		if running && !(n.keepsPhase && plan.HasTerminalPhase(pod)) {
 			pod.Status.Phase = corev1.PodRunning
 		}
 		if running || n.phase(pod) {

@@ -343,7 +343,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	r := &run{T: f.T, ctx: f.Context(), server: f.Client, scenario: s, disturbance: d}
 	r.history = &history{server: f.Client, namespace: f.namespace}
 	r.node = node{
-		server: f.Client, mains: s.mains, exitCode: s.exitCode, stops: map[string]int{},
+		server: f.Client, mains: s.mains, exitCode: s.exitCode, stops: map[string]int{}, keepsPhase: s.undecided,
 		now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) },
 	}
 	r.wire = &wire{choose: d.write, arrived: r.record}

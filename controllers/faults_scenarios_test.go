@@ -64,7 +64,7 @@ type scenario struct {
 	restartRules bool
 	// unstarted makes the second sidecar's image unpullable, so that it has never started.
 	unstarted bool
-	// rare marks scenarios that every test runs, because only they reach some of the operator's writes.
+	// rare marks scenarios that every test runs, because only they reach some of the operator's writes, or have its decision.
 	rare bool
 }
 
@@ -219,5 +219,6 @@ func addObstructed(add adder) {
 	add("PodPhase with restart rules", never, 143, phase, phase, ignore, func(s *scenario) { s.restartRules = true })
 	add("CRR with restart rules", never, 143, request, request, ignore, func(s *scenario) { s.restartRules = true })
 	add("Auto, outcome not decided", onFailure, 0, auto, auto, ignore, undecided)
-	add("CRR, outcome not decided", never, 143, request, request, ignore, undecided)
+	add("CRR, outcome not decided", never, 143, request, request, ignore, undecided, rare)
+	add("PodPhase, outcome not decided", onFailure, 143, phase, phase, ignore, undecided)
 }
