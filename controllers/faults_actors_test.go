@@ -47,7 +47,7 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 			return "containerrecreaterequests", nil
 		}
 		running := n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod)
-		if running && !(n.keepsPhase && plan.HasTerminalPhase(pod)) {
+		if running && (!n.keepsPhase || !plan.HasTerminalPhase(pod)) {
 			pod.Status.Phase = corev1.PodRunning
 		}
 		if running || n.phase(pod) {
