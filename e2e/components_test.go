@@ -26,7 +26,7 @@ func TestComponents(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	outer := harness.New(t)
-	outer.ReinstallAtEnd()
+	outer.RestoreWith("reinstall")
 	deployed := harness.OperatorDeployment()
 	outer.Get(deployed)
 	image := deployed.Spec.Template.Spec.Containers[0].Image

@@ -92,7 +92,7 @@ func runDocument(t *testing.T, plugin string, document docs.Document) {
 		test.Fatal(err)
 	}
 	if changesOperator(document) {
-		test.ReinstallAtEnd()
+		test.RestoreWith("reinstall")
 	}
 	useLocalImages(test, place)
 	kubeconfig := test.WriteKubeconfig(func(config *clientcmdapi.Config) { config.Contexts[config.CurrentContext].Namespace = test.Namespace })

@@ -99,7 +99,7 @@ func waitForMarks(test *harness.Test, key string, jobs ...string) {
 func TestOutcomeLeavesNothingBehind(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	test.ReinstallAtEnd()
+	test.RestoreWith("reinstall")
 	pods, quiet := int32(5), 15*time.Second
 	if testenv.Long() {
 		pods, quiet = 200, time.Minute
@@ -178,7 +178,7 @@ func TestOutcomePolicyAway(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	needsOutcomePolicy(test)
-	test.ReinstallAtEnd()
+	test.RestoreWith("reinstall")
 	probe := harness.Pod("probe", map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0)))
 	probe.Spec.NodeSelector = map[string]string{"e2e.sidecartermination.dev/no-node": "has-this-label"}
 	test.Create(probe)
@@ -214,7 +214,7 @@ func TestOutcomePolicyAway(t *testing.T) {
 	finish(jobs, gate)
 
 	jobs, gate = start("restored")
-	test.Reinstall()
+	test.LocalCluster("reinstall")
 	waitForPolicy(test, probe, true)
 	finish(jobs, gate)
 
@@ -238,7 +238,7 @@ func TestOutcomePolicyAway(t *testing.T) {
 func TestFailureWhileOperatorIsAway(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	test.ReinstallAtEnd()
+	test.RestoreWith("reinstall")
 	policy := with(v1alpha1.ModeImage)
 	test.Create(policy)
 	removeOutcomePolicy(test)
@@ -250,7 +250,7 @@ func TestFailureWhileOperatorIsAway(t *testing.T) {
 	test.StandInForOperator()
 	gate.Open()
 	test.WaitForFailed(job.Name)
-	test.Reinstall()
+	test.LocalCluster("reinstall")
 	test.WaitForEvent(test.RecordOf(job.Name).Pod, v1alpha1.ReasonDecidedTooLate)
 }
 
@@ -258,7 +258,7 @@ func TestFailureWhileOperatorIsAway(t *testing.T) {
 func TestOutcomeNotDecided(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	test.ReinstallAtEnd()
+	test.RestoreWith("reinstall")
 	policy := with(v1alpha1.ModeAuto)
 	test.Create(policy)
 	removeOutcomePolicy(test)

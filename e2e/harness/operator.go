@@ -23,7 +23,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/testenv"
@@ -97,31 +96,6 @@ func (t *Test) StandInForOperator() {
 	t.Helper()
 	t.Cleanup(func() { t.scaleOperator(context.Background(), 1) })
 	t.scaleOperator(t.Context(), 0)
-}
-
-// ReinstallAtEnd reinstalls the operator when the test ends.
-func (t *Test) ReinstallAtEnd() {
-	t.Helper()
-	t.Cleanup(func() { t.reinstall(context.Background()) })
-}
-
-// Reinstall applies again what `make cluster-deploy` has applied, and waits until the operator is available.
-func (t *Test) Reinstall() {
-	t.Helper()
-	t.reinstall(t.Context())
-}
-
-func (t *Test) reinstall(ctx context.Context) {
-	t.Helper()
-	deployment := OperatorDeployment()
-	for _, arguments := range [][]string{
-		{"apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", layout.In(t.Repository).Path("deploy")},
-		{"--namespace", deployment.Namespace, "rollout", "status", "deployment", deployment.Name, "--timeout=" + operatorTimeout.String()},
-	} {
-		if output, err := t.TryKubectl(ctx, arguments...); err != nil {
-			t.Fatalf("Reinstall the operator: %v\n%s", err, output)
-		}
-	}
 }
 
 func (t *Test) scaleOperator(ctx context.Context, replicas int32) {

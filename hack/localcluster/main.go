@@ -27,6 +27,7 @@ const usage = `usage: localcluster COMMAND
   down               remove the cluster, running or not, and restore the machine
   status             show the components and the nodes; fail when one of them is down
   deploy             build the operator, deploy it and wait until it is ready
+  reinstall          apply again what deploy has applied, and wait until the operator is ready
   build --envtest    compile kube-apiserver, etcd and kubectl; the directory printed serves as KUBEBUILDER_ASSETS
   component start|stop|kill NAME
                      start, stop or kill one process of the cluster, and wait until it is healthy or gone
@@ -61,6 +62,8 @@ func run(ctx context.Context, arguments []string) error {
 		return local.Status(ctx, os.Stdout)
 	case "deploy":
 		return local.Deploy(ctx)
+	case "reinstall":
+		return local.Reinstall(ctx)
 	case "build --envtest":
 		return build(ctx, local)
 	}

@@ -40,25 +40,40 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		directory := c.layout.Path("deploy")
 		components := ""
 		if older(description.Kubernetes, "v1.36.0") {
 			components = withoutOutcomePolicy
 		}
 		content := fmt.Sprintf(kustomization, images.OperatorRepository, tag, components)
-		if err := layout.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(content)); err != nil {
+		if err := layout.WriteFile(filepath.Join(c.overlay(), "kustomization.yaml"), []byte(content)); err != nil {
 			return err
 		}
-		if output, err := c.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", directory); err != nil {
-			return fmt.Errorf("deploy the operator: %w: %s", err, output)
+		if err := c.install(ctx); err != nil {
+			return err
 		}
-		return c.awaitOperator(ctx, tag)
+		progress.Say("deployed %s:%s", images.OperatorRepository, tag)
+		return nil
 	})
+}
+
+// Reinstall applies again what Deploy has applied last, and waits until the operator is ready.
+func (c *Cluster) Reinstall(ctx context.Context) error {
+	return c.change(func(Description) error { return c.install(ctx) })
+}
+
+// overlay is the directory of the overlay that Deploy applies.
+func (c *Cluster) overlay() string { return c.layout.Path("deploy") }
+
+func (c *Cluster) install(ctx context.Context) error {
+	if output, err := c.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", c.overlay()); err != nil {
+		return fmt.Errorf("deploy the operator: %w: %s", err, output)
+	}
+	return c.awaitOperator(ctx)
 }
 
 // awaitOperator waits until all replicas are of the newest revision and available. Its error has what a person needs to see why
 // they are not: the pods with their events, and the end of their logs.
-func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
+func (c *Cluster) awaitOperator(ctx context.Context) error {
 	const namespace, deployment = "--namespace=" + settings.Namespace, "deployment/" + settings.DeploymentName
 	err := progress.Step("wait for the operator", func() error {
 		output, err := c.kubectl(ctx, namespace, "rollout", "status", deployment, "--timeout="+deployTimeout.String())
@@ -72,7 +87,6 @@ func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
 		logs, _ := c.kubectl(ctx, namespace, "logs", deployment, "--all-pods", "--all-containers", "--tail="+strconv.Itoa(logLines))
 		return fmt.Errorf("the operator did not become ready: %w\n%s\n%s", err, pods, logs)
 	}
-	progress.Say("deployed %s:%s", images.OperatorRepository, tag)
 	return nil
 }
 
