@@ -64,8 +64,14 @@ type scenario struct {
 	restartRules bool
 	// unstarted makes the second sidecar's image unpullable, so that it has never started.
 	unstarted bool
-	// rare marks scenarios that every test runs, because only they reach some of the operator's writes, or have its decision.
+	// rare marks scenarios that every test runs, because only they reach some of the operator's writes, or have it decide the outcome.
 	rare bool
+}
+
+// decidesTooLate reports whether a delayed operator decides the outcome after the kubelet has reported the exit of a sidecar as the failure of
+// the pod, which only an admission policy prevents (docs/support.md).
+func (s scenario) decidesTooLate() bool {
+	return s.undecided && s.restartPolicy == corev1.RestartPolicyNever && s.exitCode != 0
 }
 
 func (s scenario) pod() *corev1.Pod {

@@ -120,13 +120,12 @@ func TestFaults(t *testing.T) {
 			tr := newTrial(t, k, s, i)
 			tr.crashAfterAnyWrite()
 			tr.anyAnswerToAnyWrite()
-			tr.anyChangeGoesUnnoticed()
-			tr.wrongClock()
-			if !s.undecided {
-				// An operator that decides the outcome itself would decide too late (docs/support.md).
+			if !s.decidesTooLate() {
 				tr.thirdOfCallsFails()
 				tr.staleReads()
 			}
+			tr.anyChangeGoesUnnoticed()
+			tr.wrongClock()
 			mu.Lock()
 			defer mu.Unlock()
 			ran++
