@@ -134,7 +134,8 @@ test-long: fuzz test-site simulate soak test e2e-tools test-release ## Run every
 # How many parallel tests of a package run at once. They wait for the API server most of the time.
 PARALLEL := 4
 # The linter includes go vet.
-GO_TEST = go test -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(TIMEOUT)
+GO_TEST = go test -count=1 -vet=off -timeout $(TIMEOUT)
+INTEGRATION_TEST = $(GO_TEST) -tags integration -parallel $(PARALLEL)
 
 # The race detector runs where code is concurrent. The operator runs all of it in the tests of controllers. Tests of pure code that would take
 # minutes with it have the build constraint !race, and run without it.
@@ -146,10 +147,10 @@ test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real
 	export KUBEBUILDER_ASSETS="$$assets"; \
 	racy=$$(go list $(RACY)); \
 	{ \
-		$(GO_TEST) $$(go list ./... | grep -v /controllers$$); \
-		go -C hack/docs test -tags integration -count=1 -vet=off -timeout $(TIMEOUT) ./...; \
+		$(INTEGRATION_TEST) $$(go list ./... | grep -v /controllers$$); \
+		(cd hack/docs && $(INTEGRATION_TEST) ./...); \
 	} & others=$$!; \
-	CGO_ENABLED=1 $(GO_TEST) -race $$racy || code=$$?; \
+	CGO_ENABLED=1 $(INTEGRATION_TEST) -race $$racy || code=$$?; \
 	wait $$others && exit $${code:-0}
 
 # How many schedules make simulate runs.
@@ -197,7 +198,7 @@ test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; REQUIRE_E
 
 .PHONY: run-e2e
 run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-run TestX').
-	go test -tags e2e -count=1 -vet=off -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e $(E2E_ARGS)
+	$(GO_TEST) -tags e2e -skip '^TestTools' -v ./e2e $(E2E_ARGS)
 
 .PHONY: e2e-tools
 e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new cluster that has them.
@@ -207,7 +208,7 @@ e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new clust
 
 .PHONY: run-e2e-tools
 run-e2e-tools:
-	go test -tags e2e -count=1 -vet=off -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
+	$(GO_TEST) -tags e2e -v ./e2e -run '^TestTools' $(E2E_ARGS)
 
 # The directories of a release and of the one before it, which test-release builds unless it gets them.
 RELEASE ?=
@@ -220,7 +221,7 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Build a release, and install, upgrade, 
 	[[ -n "$$previous" ]] || { previous="$(DIST)/v0.0.9"; hack/previous-release.sh "$$version" v0.0.9 "$$previous"; }; \
 	$(MAKE) --no-print-directory cluster-down cluster-up; \
 	RELEASE="$$(realpath "$$release")" PREVIOUS_RELEASE="$$(realpath "$$previous")" \
-		go test -tags e2e,release -count=1 -vet=off -timeout $(TIMEOUT) -v ./e2e/release
+		$(GO_TEST) -tags e2e,release -v ./e2e/release
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-versions
