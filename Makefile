@@ -45,10 +45,11 @@ help: ## Show this help.
 		/^##@ / {print substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile $(filter-out Makefile,$(MAKEFILE_LIST))
 
+# Both programs name the commit that they are built from.
 .PHONY: build
 build: ## Build the operator (bin/manager) and the kubectl plugin.
-	go build -ldflags '-s -w' -o bin/manager .
-	go build -ldflags '-s -w' -o bin/ ./cmd/kubectl-sidecar_termination
+	go build -buildvcs=auto -ldflags '-s -w' -o bin/manager .
+	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/kubectl-sidecar_termination
 
 .PHONY: clean
 clean: ## Remove what was built, but not the cache of cluster components.

@@ -32,7 +32,7 @@ import (
 
 // The leader reads the admission policies at this interval, extended by up to the jitter. One round of reads takes at most the timeout.
 const (
-	admissionInterval = 5 * time.Minute
+	admissionInterval = time.Minute
 	admissionJitter   = 0.2
 	admissionTimeout  = 30 * time.Second
 )

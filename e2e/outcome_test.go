@@ -263,7 +263,7 @@ func TestOutcomeNotDecided(t *testing.T) {
 	test.Create(policy)
 	removeOutcomePolicy(test)
 	kubectl(test, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", phasePolicy)
-	// The operator reads its admission policies at its start, and every five minutes.
+	// The operator reads its admission policies at its start, and about once a minute.
 	test.DeleteOperatorPod()
 	test.WaitForOperator()
 	test.EventuallyStatus(policy, "the policy to report that outcomes may be taken back", func(status v1alpha1.PolicyStatus) error {
