@@ -5,6 +5,7 @@ package admissiontest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,15 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -69,31 +71,27 @@ func Shipped[P Policy](name string) (*P, error) {
 
 // Validating is a compiled ValidatingAdmissionPolicy.
 type Validating struct {
-	constraints
-	validator validating.Validator
+	definition generic.PolicyAccessor
+	validator  validating.Validator
 }
 
 // CompileValidating compiles the policy as compilePolicy in k8s.io/apiserver/pkg/admission/plugin/policy/validating does. An expression
 // that does not compile fails each request.
 func CompileValidating(policy *admissionv1.ValidatingAdmissionPolicy) (*Validating, error) {
-	c, err := newConstraints(policy.Spec.MatchConstraints)
-	if err != nil {
-		return nil, err
-	}
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
-	compiler, matcher, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, policy.Spec.FailurePolicy, options)
+	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, policy.Spec.FailurePolicy, options)
 	if err != nil {
 		return nil, err
 	}
-	var conditions, messages []plugincel.ExpressionAccessor
+	var validations, messages []plugincel.ExpressionAccessor
 	for _, v := range policy.Spec.Validations {
-		conditions = append(conditions, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
 		if v.MessageExpression != "" {
 			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
 		}
 	}
-	return &Validating{constraints: c, validator: validating.NewValidator(
-		compiler.CompileCondition(conditions, options, environment.StoredExpressions), matcher,
+	return &Validating{definition: validating.NewValidatingAdmissionPolicyAccessor(policy), validator: validating.NewValidator(
+		compiler.CompileCondition(validations, options, environment.StoredExpressions), conditions,
 		compiler.CompileCondition(nil, options, environment.StoredExpressions),
 		compiler.CompileCondition(messages, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions),
 		policy.Spec.FailurePolicy, nil,
@@ -103,8 +101,8 @@ func CompileValidating(policy *admissionv1.ValidatingAdmissionPolicy) (*Validati
 // Validate reports whether the policy allows the request, and its message if it does not. It fails if an expression cannot be evaluated.
 // The namespace's own labels are unknown to the policy.
 func (v *Validating) Validate(ctx context.Context, request Request) (allowed bool, message string, err error) {
-	attributes, err := request.attributes()
-	if err != nil || !v.match(attributes) {
+	attributes, matches, err := request.attributes(v.definition)
+	if err != nil || !matches {
 		return true, "", err
 	}
 	result := v.validator.Validate(ctx, request.Resource, attributes, nil, nil, celconfig.RuntimeCELCostBudget, request.authorizer())
@@ -121,44 +119,40 @@ func (v *Validating) Validate(ctx context.Context, request Request) (allowed boo
 
 // Mutating is a compiled MutatingAdmissionPolicy with one JSON patch.
 type Mutating struct {
-	constraints
-	compiler *plugincel.CompositedCompiler
-	matcher  matchconditions.Matcher
-	patcher  patch.Patcher
+	definition generic.PolicyAccessor
+	compiler   *plugincel.CompositedCompiler
+	conditions matchconditions.Matcher
+	patcher    patch.Patcher
 }
 
 // CompileMutating compiles the policy as compilePolicy in k8s.io/apiserver/pkg/admission/plugin/policy/mutating does. An expression that
 // does not compile fails each request.
 func CompileMutating(policy *admissionv1.MutatingAdmissionPolicy) (*Mutating, error) {
-	c, err := newConstraints(policy.Spec.MatchConstraints)
-	if err != nil {
-		return nil, err
-	}
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	failurePolicy := admissionv1.Fail
-	compiler, matcher, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, &failurePolicy, options)
+	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, &failurePolicy, options)
 	if err != nil {
 		return nil, err
 	}
 	options.HasPatchTypes = true
 	expression := &patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression}
 	patcher := patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(expression, options, environment.StoredExpressions))
-	return &Mutating{constraints: c, compiler: compiler, matcher: matcher, patcher: patcher}, nil
+	return &Mutating{definition: mutating.NewMutatingAdmissionPolicyAccessor(policy), compiler: compiler, conditions: conditions, patcher: patcher}, nil
 }
 
 // Mutate returns the object that the API server stores, of the same type as the request's. It fails if an expression cannot be evaluated,
 // whatever the policy's failurePolicy.
 func (m *Mutating) Mutate(ctx context.Context, request Request) (runtime.Object, error) {
-	attributes, err := request.attributes()
-	if err != nil || !m.match(attributes) {
+	attributes, matches, err := request.attributes(m.definition)
+	if err != nil || !matches {
 		return request.New, err
 	}
 	ctx = m.compiler.CreateContext(ctx)
-	if match := m.matcher.Match(ctx, attributes, nil, request.authorizer()); match.Error != nil || !match.Matches {
+	if match := m.conditions.Match(ctx, attributes, nil, request.authorizer()); match.Error != nil || !match.Matches {
 		return request.New, match.Error
 	}
 	return m.patcher.Patch(ctx, patch.Request{
-		MatchedResource: request.Resource, VersionedAttributes: attributes, ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme),
+		MatchedResource: request.Resource, VersionedAttributes: attributes, ObjectInterfaces: interfaces,
 		OptionalVariables: plugincel.OptionalVariableBindings{Authorizer: request.authorizer()},
 	}, celconfig.RuntimeCELCostBudget)
 }
@@ -185,36 +179,8 @@ func compile(
 
 var environmentSet = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 
-// constraints are the rules and the selector of an admission policy. Bindings and namespaces select everything.
-type constraints struct {
-	included, excluded []admissionv1.NamedRuleWithOperations
-	selector           labels.Selector
-}
-
-func newConstraints(resources *admissionv1.MatchResources) (constraints, error) {
-	selector := resources.ObjectSelector
-	if selector == nil {
-		selector = &metav1.LabelSelector{}
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return constraints{included: resources.ResourceRules, excluded: resources.ExcludeResourceRules, selector: parsed}, err
-}
-
-func (c constraints) match(attributes *admission.VersionedAttributes) bool {
-	matches := func(named []admissionv1.NamedRuleWithOperations) bool {
-		for _, rule := range named {
-			if (&rules.Matcher{Rule: rule.RuleWithOperations, Attr: attributes}).Matches() {
-				return true
-			}
-		}
-		return false
-	}
-	selects := func(object runtime.Object) bool {
-		accessor, err := meta.Accessor(object)
-		return err == nil && c.selector.Matches(labels.Set(accessor.GetLabels()))
-	}
-	return matches(c.included) && !matches(c.excluded) && (selects(attributes.GetOldObject()) || selects(attributes.GetObject()))
-}
+// matcher applies the rules and the selector of objects. Bindings are not read, and the policies of this project select all namespaces.
+var matcher = generic.NewPolicyMatcher(matching.NewMatcher(nil, nil))
 
 // scheme has the kinds of this project and of Kubernetes.
 var scheme = func() *runtime.Scheme {
@@ -227,14 +193,14 @@ var scheme = func() *runtime.Scheme {
 	return scheme
 }()
 
-func (r Request) attributes() (*admission.VersionedAttributes, error) {
-	oldObject, err := withKind(r.Old)
-	if err != nil {
-		return nil, err
-	}
+var interfaces = admission.NewObjectInterfacesFromScheme(scheme)
+
+// attributes returns the request as the API server passes it to policies, and whether the rules of one match it.
+func (r Request) attributes(definition generic.PolicyAccessor) (*admission.VersionedAttributes, bool, error) {
+	oldObject, oldErr := withKind(r.Old)
 	object, err := withKind(r.New)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(oldErr, err); err != nil {
+		return nil, false, err
 	}
 	subject := object
 	if subject == nil {
@@ -242,7 +208,7 @@ func (r Request) attributes() (*admission.VersionedAttributes, error) {
 	}
 	accessor, err := meta.Accessor(subject)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	options := map[admission.Operation]runtime.Object{
 		admission.Create: &metav1.CreateOptions{}, admission.Update: &metav1.UpdateOptions{}, admission.Delete: &metav1.DeleteOptions{},
@@ -252,9 +218,14 @@ func (r Request) attributes() (*admission.VersionedAttributes, error) {
 		author = &user.DefaultInfo{}
 	}
 	kind := subject.GetObjectKind().GroupVersionKind()
-	attributes := admission.NewAttributesRecord(object, oldObject, kind, accessor.GetNamespace(), accessor.GetName(), r.Resource, r.Subresource,
+	record := admission.NewAttributesRecord(object, oldObject, kind, accessor.GetNamespace(), accessor.GetName(), r.Resource, r.Subresource,
 		r.Operation, options, false, author)
-	return admission.NewVersionedAttributes(attributes, kind, admission.NewObjectInterfacesFromScheme(scheme))
+	matches, _, _, err := matcher.DefinitionMatches(record, interfaces, definition)
+	if err != nil {
+		return nil, false, err
+	}
+	attributes, err := admission.NewVersionedAttributes(record, kind, interfaces)
+	return attributes, matches, err
 }
 
 // withKind returns a copy of the object that says its kind, as expressions may read it.
