@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package toolchain builds the programs of the cluster from source, once for each
-// version, and keeps them in a cache that all clusters of a user share.
+// Package toolchain builds the programs of the cluster from source, once for each version, and keeps them in a cache that all clusters of a
+// user share.
 package toolchain
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,8 +30,8 @@ type Builder struct {
 	Cache string
 }
 
-// Ensure returns the directory of the tool's binaries, after building those named, or
-// all if none is, that are missing or were built from another tool module.
+// Ensure returns the directory of the tool's binaries, after building those named, or all if none is, that are missing or were built from
+// another tool module.
 func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (string, error) {
 	if len(binaries) == 0 {
 		binaries = tool.Binaries()
@@ -39,7 +41,7 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 		return "", err
 	}
 	defer unlock()
-	stamp, err := key(tool, b.module(tool))
+	stamp, err := key(tool, os.DirFS(b.module(tool)))
 	if err != nil {
 		return "", err
 	}
@@ -100,3 +102,26 @@ func (b Builder) compile(ctx context.Context, tool Tool, directory string, binar
 
 // Directory returns where Ensure puts the tool's binaries.
 func (b Builder) Directory(tool Tool) string { return filepath.Join(b.Cache, tool.Name) }
+
+// EnsureEnvtest returns a directory that serves as KUBEBUILDER_ASSETS: kube-apiserver and kubectl of the Kubernetes version, and etcd.
+func (b Builder) EnsureEnvtest(ctx context.Context, version string) (string, error) {
+	kubernetes, err := b.Ensure(ctx, Kubernetes(version), "kube-apiserver", "kubectl")
+	if err != nil {
+		return "", err
+	}
+	etcd, err := b.Ensure(ctx, Etcd())
+	if err != nil {
+		return "", err
+	}
+	directory := filepath.Join(b.Cache, "envtest-"+version)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return "", fmt.Errorf("create the envtest directory: %w", err)
+	}
+	for name, from := range map[string]string{"kube-apiserver": kubernetes, "kubectl": kubernetes, "etcd": etcd} {
+		link := filepath.Join(directory, name)
+		if err := os.Symlink(filepath.Join(from, name), link); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", fmt.Errorf("link %s for envtest: %w", name, err)
+		}
+	}
+	return directory, nil
+}

@@ -7,30 +7,26 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 )
 
 // key digests everything that decides what the binaries of a tool are: the tool module with its own source, the packages, the
 // change, the linker's flags, the Go version and the platform.
-func key(tool Tool, module string) (string, error) {
+func key(tool Tool, module fs.FS) (string, error) {
 	digest := sha256.New()
 	names := []string{"go.mod", "go.sum"}
-	err := filepath.WalkDir(module, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
+	err := fs.WalkDir(module, ".", func(name string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			names = append(names, name)
 		}
-		name, err := filepath.Rel(module, path)
-		names = append(names, name)
 		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("list the sources of the tool module: %w", err)
 	}
 	for _, name := range names {
-		content, err := os.ReadFile(filepath.Join(module, name))
+		content, err := fs.ReadFile(module, name)
 		if err != nil {
 			return "", fmt.Errorf("read the tool module: %w", err)
 		}

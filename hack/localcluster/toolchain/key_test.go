@@ -3,25 +3,17 @@
 package toolchain
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
+	"testing/fstest"
 )
-
-func module(t *testing.T, files map[string]string) string {
-	t.Helper()
-	directory := t.TempDir()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return directory
-}
 
 func mustKey(t *testing.T, tool Tool, files map[string]string) string {
 	t.Helper()
-	digest, err := key(tool, module(t, files))
+	module := fstest.MapFS{}
+	for name, content := range files {
+		module[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	digest, err := key(tool, module)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +47,7 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 }
 
 func TestKeyNeedsTheToolModule(t *testing.T) {
-	if _, err := key(Etcd(), t.TempDir()); err == nil {
+	if _, err := key(Etcd(), fstest.MapFS{}); err == nil {
 		t.Error("a directory without a module has a key")
 	}
 }
