@@ -36,11 +36,8 @@ func (i Identity) Alive() bool { return i.aliveIn(procfs.DefaultMountPoint) }
 
 func (i Identity) aliveIn(mount string) bool {
 	stat, err := read(mount, i.PID)
-	if err != nil || stat.Starttime != i.StartTime {
-		return false
-	}
 	// The first thread stays until all others are gone.
-	return stat.State != "X" && (stat.State != "Z" || stat.NumThreads > 1)
+	return err == nil && stat.Starttime == i.StartTime && stat.State != "X" && (stat.State != "Z" || stat.NumThreads > 1)
 }
 
 func read(mount string, pid int) (procfs.ProcStat, error) {
