@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 
@@ -116,11 +117,7 @@ func (c *Cluster) installAddon(ctx context.Context, description Description, add
 	if err != nil {
 		return fmt.Errorf("read the authority of the webhooks: %w", err)
 	}
-	objects, err := c.addonObjects(ctx, addon, authority)
-	if err != nil {
-		return err
-	}
-	if err := createAll(ctx, api, objects); err != nil {
+	if err := c.createObjects(ctx, api, addon, authority); err != nil {
 		return err
 	}
 	if addon.Image == "" {
@@ -144,28 +141,24 @@ func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config, v
 	if err != nil {
 		return err
 	}
-	objects, err := c.addonObjects(ctx, c.description(versions).addon(kruise), nil)
-	if err != nil {
-		return err
-	}
-	return createAll(ctx, api, objects)
+	return c.createObjects(ctx, api, c.description(versions).addon(kruise), nil)
 }
 
-// addonObjects returns the objects of the addon's manifests, those first that others need. The API server reaches the webhooks
-// among them on the loopback interface.
-func (c *Cluster) addonObjects(ctx context.Context, addon Addon, authority []byte) ([]*unstructured.Unstructured, error) {
+// createObjects creates the objects of the addon's manifests, those first that others need. The API server reaches the webhooks among them on
+// the loopback interface.
+func (c *Cluster) createObjects(ctx context.Context, api client.Client, addon Addon, authority []byte) error {
 	if addon.Manifests == "" {
-		return nil, nil
+		return nil
 	}
 	source, err := c.builder.Source(ctx, addon.Tool)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	options := krusty.MakeDefaultOptions()
 	options.Reorder, options.LoadRestrictions = krusty.ReorderOptionLegacy, types.LoadRestrictionsNone
 	objects, err := kustomize.Render(filepath.Join(source, addon.Manifests), options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	objects = slices.DeleteFunc(objects, belongsToPods)
 	if !slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == "Namespace" }) {
@@ -179,7 +172,7 @@ func (c *Cluster) addonObjects(ctx context.Context, addon Addon, authority []byt
 		}
 		redirect(object, addon.Webhook, authority)
 	}
-	return objects, nil
+	return createAll(ctx, api, objects)
 }
 
 // belongsToPods reports whether the object runs pods, or is of use only where the programs run as pods.

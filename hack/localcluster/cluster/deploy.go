@@ -64,30 +64,22 @@ func (c *Cluster) Reinstall(ctx context.Context) error {
 // overlay is the directory of the overlay that Deploy applies.
 func (c *Cluster) overlay() string { return c.layout.Path("deploy") }
 
+// install applies the overlay, and waits until all replicas are of the newest revision and available. Its error has what a person needs to see
+// why they are not: the pods with their events, and the end of their logs.
 func (c *Cluster) install(ctx context.Context) error {
 	if output, err := c.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", c.overlay()); err != nil {
 		return fmt.Errorf("deploy the operator: %w: %s", err, output)
 	}
-	return c.awaitOperator(ctx)
-}
-
-// awaitOperator waits until all replicas are of the newest revision and available. Its error has what a person needs to see why
-// they are not: the pods with their events, and the end of their logs.
-func (c *Cluster) awaitOperator(ctx context.Context) error {
 	const namespace, deployment = "--namespace=" + settings.Namespace, "deployment/" + settings.DeploymentName
-	err := progress.Step("wait for the operator", func() error {
+	return progress.Step("wait for the operator", func() error {
 		output, err := c.kubectl(ctx, namespace, "rollout", "status", deployment, "--timeout="+deployTimeout.String())
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, output)
+			pods, _ := c.kubectl(ctx, namespace, "describe", "pods")
+			logs, _ := c.kubectl(ctx, namespace, "logs", deployment, "--all-pods", "--all-containers", "--tail="+strconv.Itoa(logLines))
+			return fmt.Errorf("the operator did not become ready: %w: %s\n%s\n%s", err, output, pods, logs)
 		}
 		return nil
 	})
-	if err != nil {
-		pods, _ := c.kubectl(ctx, namespace, "describe", "pods")
-		logs, _ := c.kubectl(ctx, namespace, "logs", deployment, "--all-pods", "--all-containers", "--tail="+strconv.Itoa(logLines))
-		return fmt.Errorf("the operator did not become ready: %w\n%s\n%s", err, pods, logs)
-	}
-	return nil
 }
 
 // buildOperator makes the operator's image known to all nodes, and returns its tag, which is derived from the image.
