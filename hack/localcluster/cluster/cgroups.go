@@ -26,16 +26,10 @@ const cgroupMount = "/sys/fs/cgroup"
 const controllerSource = "sidecar-termination-cluster"
 
 // mountControllers mounts the controllers that a machine with control groups of version 1 has left in version 2, because crun works with
-// controllers of one version only. Other machines have none.
+// controllers of one version only. Other machines have none, and no such file.
 func mountControllers() error {
 	unified := filepath.Join(cgroupMount, "unified")
-	controllers, err := os.ReadFile(filepath.Join(unified, "cgroup.controllers"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the controllers of version 2: %w", err)
-	}
+	controllers, _ := os.ReadFile(filepath.Join(unified, "cgroup.controllers"))
 	for _, controller := range strings.Fields(string(controllers)) {
 		directory := filepath.Join(cgroupMount, controller)
 		if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -65,21 +59,17 @@ func unmountControllers() error {
 	return nil
 }
 
-// hierarchies returns the control group hierarchies of the machine: one of version 2, or
-// one for each controller of version 1.
-func hierarchies() ([]string, error) {
+// hierarchies returns the control group hierarchies of the machine: one of version 2, or one for each controller of version 1.
+func hierarchies() []string {
 	if exists(filepath.Join(cgroupMount, "cgroup.controllers")) {
-		return []string{cgroupMount}, nil
+		return []string{cgroupMount}
 	}
-	files, err := filepath.Glob(filepath.Join(cgroupMount, "*", "cgroup.procs"))
-	if err != nil {
-		return nil, fmt.Errorf("list the control group hierarchies: %w", err)
-	}
-	found := make([]string, len(files))
-	for i, file := range files {
+	// Only a malformed pattern is an error.
+	found, _ := filepath.Glob(filepath.Join(cgroupMount, "*", "cgroup.procs"))
+	for i, file := range found {
 		found[i] = filepath.Dir(file)
 	}
-	return found, nil
+	return found
 }
 
 // makeCgroups makes the control groups of the components and of the pods of each node, in every hierarchy.
@@ -87,15 +77,11 @@ func makeCgroups() error {
 	if err := mountControllers(); err != nil {
 		return err
 	}
-	all, err := hierarchies()
-	if err != nil {
-		return err
-	}
 	groups := []string{cgroupRoot, cgroupSystem}
 	for _, node := range nodes {
 		groups = append(groups, node.cgroup())
 	}
-	for _, hierarchy := range all {
+	for _, hierarchy := range hierarchies() {
 		for _, group := range groups {
 			directory := filepath.Join(hierarchy, group)
 			if err := delegate(filepath.Dir(directory)); err != nil {
@@ -109,15 +95,9 @@ func makeCgroups() error {
 	return nil
 }
 
-// delegate makes all controllers of a group of version 2 available to its children.
+// delegate makes all controllers of a group of version 2 available to its children. Other groups have no such file.
 func delegate(directory string) error {
-	controllers, err := os.ReadFile(filepath.Join(directory, "cgroup.controllers"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the controllers of %s: %w", directory, err)
-	}
+	controllers, _ := os.ReadFile(filepath.Join(directory, "cgroup.controllers"))
 	for _, controller := range strings.Fields(string(controllers)) {
 		if err := os.WriteFile(filepath.Join(directory, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
 			return fmt.Errorf("delegate %s below %s: %w", controller, directory, err)
@@ -149,14 +129,11 @@ func killAll(ctx context.Context) error {
 
 // eachProcess calls the function for every process in the control groups of the machine's cluster, until it fails.
 func eachProcess(call func(group string, pid int) error) error {
-	groups, err := clusterGroups()
-	if err != nil {
-		return err
-	}
-	for _, group := range groups {
+	for _, group := range clusterGroups() {
 		// Groups may vanish meanwhile.
 		pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		for _, field := range strings.Fields(string(pids)) {
+			// A process of another namespace has the number 0.
 			pid, err := strconv.Atoi(field)
 			if err != nil || pid <= 0 {
 				continue
@@ -185,12 +162,8 @@ func thaw(group string) error {
 // removeCgroups removes the control groups of the cluster, which hold no process any more.
 func removeCgroups(ctx context.Context) error {
 	return progress.Poll(ctx, pollInterval, 10*time.Second, func(context.Context) error {
-		groups, err := clusterGroups()
-		if err != nil {
-			return err
-		}
 		var failures []error
-		for _, group := range slices.Backward(groups) {
+		for _, group := range slices.Backward(clusterGroups()) {
 			if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				failures = append(failures, fmt.Errorf("remove the control group %s: %w", group, err))
 			}
@@ -200,13 +173,9 @@ func removeCgroups(ctx context.Context) error {
 }
 
 // clusterGroups returns the directories of all control groups of the cluster, parents first.
-func clusterGroups() ([]string, error) {
-	all, err := hierarchies()
-	if err != nil {
-		return nil, err
-	}
+func clusterGroups() []string {
 	var groups []string
-	for _, hierarchy := range all {
+	for _, hierarchy := range hierarchies() {
 		root := filepath.Join(hierarchy, cgroupRoot)
 		// Groups may vanish during the walk.
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -216,5 +185,5 @@ func clusterGroups() ([]string, error) {
 			return nil
 		})
 	}
-	return groups, nil
+	return groups
 }

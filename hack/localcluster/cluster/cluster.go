@@ -57,23 +57,18 @@ type state struct {
 	Complete bool `json:"complete"`
 }
 
-func (c *Cluster) loadState() (state, error) {
-	content, err := os.ReadFile(c.layout.State())
-	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, nil
-	}
-	if err != nil {
-		return state{}, fmt.Errorf("read the cluster's state: %w", err)
-	}
+// loadState returns the state that was saved last. A missing or damaged file stands for no cluster, and so do versions that this program does
+// not have, because it cannot complete such a cluster.
+func (c *Cluster) loadState() state {
 	var loaded state
+	content, _ := os.ReadFile(c.layout.State())
 	if json.Unmarshal(content, &loaded) != nil {
-		return state{}, nil
+		return state{}
 	}
-	// Nothing can complete a cluster of versions that this program does not have.
 	if _, err := loaded.Parse(); err != nil {
-		return state{}, nil
+		return state{}
 	}
-	return loaded, nil
+	return loaded
 }
 
 // saveJSON writes a value to a file.
@@ -87,11 +82,11 @@ func saveJSON(file string, value any) error {
 
 // current returns what the cluster that was brought up last consists of.
 func (c *Cluster) current() (Description, error) {
-	state, err := c.loadState()
-	if err == nil && state.Kubernetes == "" {
-		err = errors.New("there is no cluster: run localcluster up")
+	state := c.loadState()
+	if state.Kubernetes == "" {
+		return Description{}, errors.New("there is no cluster: run localcluster up")
 	}
-	return c.description(state.Versions), err
+	return c.description(state.Versions), nil
 }
 
 // change calls the function with what the cluster consists of, while no other command changes the cluster.

@@ -25,11 +25,7 @@ func TestState(t *testing.T) {
 		if err := saveJSON(local.layout.State(), test.saved); err != nil {
 			t.Fatal(err)
 		}
-		got, err := local.loadState()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(state{})); diff != "" {
+		if diff := cmp.Diff(test.want, local.loadState(), cmp.AllowUnexported(state{})); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
 		}
 	}

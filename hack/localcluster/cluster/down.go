@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
@@ -90,11 +92,11 @@ func (c *Cluster) removeShimSockets() error {
 // directory would remove the content of the mount.
 func unmountBelow(directory string) error {
 	for range 2 {
-		table, err := os.ReadFile("/proc/self/mountinfo")
+		table, err := procfs.GetMounts()
 		if err != nil {
 			return fmt.Errorf("list the mounts: %w", err)
 		}
-		mounts := mountsBelow(string(table), directory)
+		mounts := mountsBelow(table, directory)
 		if len(mounts) == 0 {
 			return nil
 		}
@@ -111,16 +113,12 @@ func unmountBelow(directory string) error {
 	return fmt.Errorf("something is still mounted below %s", directory)
 }
 
-// mountsBelow returns the mount points below the directory out of a mount table in the format of /proc/self/mountinfo, in its order.
-func mountsBelow(table, directory string) []string {
+// mountsBelow returns the mount points below the directory out of a mount table, in its order.
+func mountsBelow(table []*procfs.MountInfo, directory string) []string {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var mounts []string
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if point := unescape.Replace(fields[4]); strings.HasPrefix(point, directory+"/") {
+	for _, mount := range table {
+		if point := unescape.Replace(mount.MountPoint); strings.HasPrefix(point, directory+"/") {
 			mounts = append(mounts, point)
 		}
 	}
@@ -148,10 +146,8 @@ func (c *Cluster) unlinkSocket() error {
 // paths that cannot be configured: links to logs, and results that name a network namespace, which is a file below that directory.
 func (c *Cluster) removeTraces() error {
 	for _, pattern := range []string{"/var/log/containers/*", "/var/lib/cni/results/*"} {
-		traces, err := filepath.Glob(pattern)
-		if err != nil {
-			return fmt.Errorf("list %s: %w", pattern, err)
-		}
+		// Only a malformed pattern is an error.
+		traces, _ := filepath.Glob(pattern)
 		for _, trace := range traces {
 			named, err := os.Readlink(trace)
 			if err != nil {

@@ -4,9 +4,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -25,35 +23,21 @@ func addAddresses(ctx context.Context) error {
 	return nil
 }
 
-// removeNetwork removes the addresses that addAddresses added, the bridge and all that
-// is attached to it.
+// removeNetwork removes the addresses that addAddresses added, the bridge and all that is attached to it.
 func removeNetwork(ctx context.Context) error {
 	if err := ip(ctx, "address", "flush", "dev", "lo", "label", addressLabel); err != nil {
 		return err
 	}
-	ports, err := filepath.Glob(filepath.Join("/sys/class/net", bridge, "brif", "*"))
-	if err != nil {
-		return fmt.Errorf("list the ports of the bridge: %w", err)
-	}
-	names := []string{bridge}
-	for _, port := range ports {
-		names = append(names, filepath.Base(port))
-	}
-	for _, name := range names {
-		if err := removeInterface(ctx, name); err != nil {
+	// Only a malformed pattern is an error.
+	ports, _ := filepath.Glob(filepath.Join("/sys/class/net", bridge, "brif", "*"))
+	for _, port := range append(ports, bridge) {
+		name := filepath.Base(port)
+		// An interface may vanish by itself meanwhile.
+		if err := ip(ctx, "link", "delete", name); err != nil && exists(filepath.Join("/sys/class/net", name)) {
 			return err
 		}
 	}
 	return nil
-}
-
-// removeInterface removes a network interface, which may vanish by itself meanwhile.
-func removeInterface(ctx context.Context, name string) error {
-	err := ip(ctx, "link", "delete", name)
-	if _, missing := os.Stat(filepath.Join("/sys/class/net", name)); errors.Is(missing, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 func ip(ctx context.Context, arguments ...string) error {

@@ -4,9 +4,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -52,43 +50,27 @@ func requireRoot() error {
 	return nil
 }
 
-// installPackages installs the missing packages. It starts none of their services.
+// policyFile decides whether a package may start its services.
+const policyFile = "/usr/sbin/policy-rc.d"
+
+// installPackages installs the missing packages. Unless the machine has a policy of its own, it starts none of their services.
 func installPackages(ctx context.Context) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil
 	}
 	return progress.Step("install "+strings.Join(missing, ", "), func() error {
-		allow, err := forbidServices()
-		if err != nil {
-			return err
+		if !exists(policyFile) {
+			defer func() { _ = os.Remove(policyFile) }()
+			if err := os.WriteFile(policyFile, []byte("#!/bin/sh\nexit 101\n"), 0o755); err != nil {
+				return fmt.Errorf("forbid services of new packages: %w", err)
+			}
 		}
-		defer allow()
 		if err := apt(ctx, "update", "-q"); err != nil {
 			return err
 		}
 		return apt(ctx, append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...)...)
 	})
-}
-
-// policyFile decides whether a package may start its services.
-const policyFile = "/usr/sbin/policy-rc.d"
-
-// forbidServices keeps packages from starting services until the returned function is
-// called. A policy that the machine already has stays as it is.
-func forbidServices() (func(), error) {
-	file, err := os.OpenFile(policyFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if errors.Is(err, fs.ErrExist) {
-		return func() {}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("forbid services of new packages: %w", err)
-	}
-	_, err = file.WriteString("#!/bin/sh\nexit 101\n")
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("forbid services of new packages: %w", err)
-	}
-	return func() { _ = os.Remove(policyFile) }, nil
 }
 
 func apt(ctx context.Context, arguments ...string) error {

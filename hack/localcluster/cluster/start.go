@@ -72,10 +72,6 @@ func (c *Cluster) launch(component Component) error {
 	if c.alive(component) {
 		return nil
 	}
-	all, err := hierarchies()
-	if err != nil {
-		return err
-	}
 	identity, err := process.Start(process.Command{
 		Path:        component.Path,
 		Arguments:   component.Arguments,
@@ -83,7 +79,7 @@ func (c *Cluster) launch(component Component) error {
 		Directory:   c.layout.Root,
 		Log:         c.layout.Log(component.Name),
 		// One of the machine's hierarchies is enough to find the process.
-		Cgroup: filepath.Join(all[0], cgroupSystem),
+		Cgroup: filepath.Join(hierarchies()[0], cgroupSystem),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", component.Name, err)

@@ -28,10 +28,7 @@ func (c *Cluster) Up(ctx context.Context, versions Versions) error {
 		return err
 	}
 	defer unlock()
-	current, err := c.loadState()
-	if err != nil {
-		return err
-	}
+	current := c.loadState()
 	if !current.Complete || !slices.ContainsFunc(c.description(current.Versions).All(), c.alive) {
 		if err := c.prepareMachine(ctx); err != nil {
 			return err
