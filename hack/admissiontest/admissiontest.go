@@ -4,6 +4,7 @@
 package admissiontest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,10 +203,7 @@ func (r Request) attributes(definition generic.PolicyAccessor) (*admission.Versi
 	if err := errors.Join(oldErr, err); err != nil {
 		return nil, false, err
 	}
-	subject := object
-	if subject == nil {
-		subject = oldObject
-	}
+	subject := cmp.Or(object, oldObject)
 	accessor, err := meta.Accessor(subject)
 	if err != nil {
 		return nil, false, err
@@ -213,13 +211,9 @@ func (r Request) attributes(definition generic.PolicyAccessor) (*admission.Versi
 	options := map[admission.Operation]runtime.Object{
 		admission.Create: &metav1.CreateOptions{}, admission.Update: &metav1.UpdateOptions{}, admission.Delete: &metav1.DeleteOptions{},
 	}[r.Operation]
-	author := r.User
-	if author == nil {
-		author = &user.DefaultInfo{}
-	}
 	kind := subject.GetObjectKind().GroupVersionKind()
 	record := admission.NewAttributesRecord(object, oldObject, kind, accessor.GetNamespace(), accessor.GetName(), r.Resource, r.Subresource,
-		r.Operation, options, false, author)
+		r.Operation, options, false, cmp.Or[user.Info](r.User, &user.DefaultInfo{}))
 	matches, _, _, err := matcher.DefinitionMatches(record, interfaces, definition)
 	if err != nil {
 		return nil, false, err
@@ -243,8 +237,5 @@ func withKind(object runtime.Object) (runtime.Object, error) {
 }
 
 func (r Request) authorizer() authorizer.UnconditionalAuthorizer {
-	if r.Authorizer == nil {
-		return Permissions{}
-	}
-	return r.Authorizer
+	return cmp.Or[authorizer.UnconditionalAuthorizer](r.Authorizer, Permissions{})
 }
