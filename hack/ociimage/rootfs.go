@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -25,7 +26,7 @@ import (
 // epoch is every timestamp in an image, so that equal inputs give equal digests.
 var epoch = time.Unix(0, 0).UTC()
 
-// Rootfs is the content of an image with one layer. Paths have no leading slash; parent directories are added. Root owns
+// Rootfs is the content of an image with one layer, or of an archive. Paths have no leading slash; parent directories are added. Root owns
 // everything.
 type Rootfs struct {
 	// Directories maps paths to modes.
@@ -40,9 +41,9 @@ type Rootfs struct {
 
 // Image returns an OCI image with the content for a platform.
 func (r Rootfs) Image(platform v1.Platform, configuration v1.Config) (v1.Image, error) {
-	content, err := r.archive()
+	content, err := r.Archive()
 	if err != nil {
-		return nil, fmt.Errorf("archive the files of the image: %w", err)
+		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
@@ -65,41 +66,41 @@ func (r Rootfs) Image(platform v1.Platform, configuration v1.Config) (v1.Image, 
 	return image, nil
 }
 
-// archive returns the layer in the order that it requires: parents before children, files before links to them.
-func (r Rootfs) archive() ([]byte, error) {
+// Archive returns the files as a tar archive in the order that a layer requires: parents before children, files before links to them.
+func (r Rootfs) Archive() ([]byte, error) {
 	buffer := &bytes.Buffer{}
 	writer := tar.NewWriter(buffer)
-	add := func(header tar.Header, content []byte) error {
+	var failures error
+	add := func(header tar.Header, content []byte) {
 		header.ModTime, header.Size = epoch, int64(len(content))
 		err := writer.WriteHeader(&header)
 		_, writeErr := writer.Write(content)
-		return errors.Join(err, writeErr)
+		failures = errors.Join(failures, err, writeErr)
 	}
-	var failures error
 	directories := r.allDirectories()
 	for _, name := range slices.Sorted(maps.Keys(directories)) {
-		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: directories[name]}, nil))
+		add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: directories[name]}, nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
-		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, r.Programs[name]))
+		add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, r.Programs[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Texts)) {
-		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, []byte(r.Texts[name])))
+		add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, []byte(r.Texts[name]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Links)) {
-		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.Links[name]}, nil))
+		add(tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.Links[name]}, nil)
 	}
-	failures = errors.Join(failures, writer.Close())
-	return buffer.Bytes(), failures
+	if err := errors.Join(failures, writer.Close()); err != nil {
+		return nil, fmt.Errorf("archive the files: %w", err)
+	}
+	return buffer.Bytes(), nil
 }
 
 // allDirectories returns the directories with all parents.
 func (r Rootfs) allDirectories() map[string]int64 {
 	all := map[string]int64{}
-	for _, names := range [][]string{
-		slices.Collect(maps.Keys(r.Programs)), slices.Collect(maps.Keys(r.Links)), slices.Collect(maps.Keys(r.Texts)), slices.Collect(maps.Keys(r.Directories)),
-	} {
-		for _, name := range names {
+	for _, names := range []iter.Seq[string]{maps.Keys(r.Programs), maps.Keys(r.Links), maps.Keys(r.Texts), maps.Keys(r.Directories)} {
+		for name := range names {
 			for directory := path.Dir(name); directory != "."; directory = path.Dir(directory) {
 				all[directory] = 0o755
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// annotationReference is the tag of an image in a layout, for tools that address it as DIRECTORY:TAG.
-const annotationReference = "org.opencontainers.image.ref.name"
+// latest tags the index of a layout, for tools that address it as DIRECTORY:TAG.
+var latest = layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "latest"})
 
 // unfinished is the suffix of a file or directory that is being written.
 const unfinished = ".part"
@@ -38,9 +38,8 @@ type plainImage struct{ v1.Image }
 // ArtifactType returns nothing, so that the index has no artifact type.
 func (plainImage) ArtifactType() (string, error) { return "", nil }
 
-// WriteLayout writes an OCI layout with the tagged index, in place of what was there. It writes the whole directory or
-// none.
-func WriteLayout(directory, tag string, index v1.ImageIndex) error {
+// WriteLayout writes an OCI layout with the index, tagged latest, in place of what was there. It writes the whole directory or none.
+func WriteLayout(directory string, index v1.ImageIndex) error {
 	if err := os.RemoveAll(directory + unfinished); err != nil {
 		return fmt.Errorf("remove an unfinished layout: %w", err)
 	}
@@ -48,7 +47,7 @@ func WriteLayout(directory, tag string, index v1.ImageIndex) error {
 	if err != nil {
 		return fmt.Errorf("write the layout: %w", err)
 	}
-	if err := written.AppendIndex(index, layout.WithAnnotations(map[string]string{annotationReference: tag})); err != nil {
+	if err := written.AppendIndex(index, latest); err != nil {
 		return fmt.Errorf("write the image index: %w", err)
 	}
 	if err := errors.Join(os.RemoveAll(directory), os.Rename(directory+unfinished, directory)); err != nil {
@@ -77,8 +76,8 @@ func ReadLayout(directory string) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// WriteArchive writes a tarball with one tagged image, for `docker load`, `podman load` and `ctr images import`, in place
-// of what was there. It writes the whole file or none.
+// WriteArchive writes a tarball with one tagged image, for `docker load`, `podman load` and `ctr images import`, in place of what was there. It
+// writes the whole file or none.
 func WriteArchive(file string, tag name.Tag, image v1.Image) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("create the directory of the archive: %w", err)

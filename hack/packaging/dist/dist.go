@@ -5,7 +5,7 @@
 package dist
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -50,52 +51,48 @@ func WriteManifests(config, directory string, digests map[string]string) ([]stri
 		if err != nil {
 			return nil, err
 		}
-		files[name] = pin(content, digests)
+		files[name] = []byte(pin(string(content), digests))
 	}
-	component, err := tree(filepath.Join(config, "kustomize", "component"), "component")
+	component := map[string]string{}
+	err := addTree(component, filepath.Join(config, "kustomize", "component"), "component")
 	if err != nil {
 		return nil, err
 	}
-	if files[ComponentFile], err = archive(component); err != nil {
+	if files[ComponentFile], err = archive(ociimage.Rootfs{Texts: component}); err != nil {
 		return nil, err
 	}
 	chart, err := chartFiles(config)
 	if err != nil {
 		return nil, err
 	}
-	for i := range chart {
-		chart[i].content = pin(chart[i].content, digests)
+	for name, content := range chart {
+		chart[name] = pin(content, digests)
 	}
-	if files[ChartFile(settings.Release)], err = archive(chart); err != nil {
+	if files[ChartFile(settings.Release)], err = archive(ociimage.Rootfs{Texts: chart}); err != nil {
 		return nil, err
 	}
 	return write(directory, files)
 }
 
 // pin adds their digests to all references to images of the release.
-func pin(content []byte, digests map[string]string) []byte {
+func pin(content string, digests map[string]string) string {
 	for image, digest := range digests {
 		reference := released + image + ":" + settings.Release
-		content = bytes.ReplaceAll(content, []byte(reference), []byte(reference+"@"+digest))
+		content = strings.ReplaceAll(content, reference, reference+"@"+digest)
 	}
 	return content
 }
 
 // chartFiles returns the files of the chart: those of config/chart, and below files/ the objects that it shares with the
 // kustomizations.
-func chartFiles(config string) ([]entry, error) {
-	all, err := tree(filepath.Join(config, "chart"), settings.Name)
-	if err != nil {
-		return nil, err
-	}
+func chartFiles(config string) (map[string]string, error) {
+	files := map[string]string{}
+	err := addTree(files, filepath.Join(config, "chart"), settings.Name)
 	for _, source := range chartSources {
-		shared, err := tree(filepath.Join(config, source), path.Join(settings.Name, "files", source))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, shared...)
+		err = errors.Join(err, addTree(files, filepath.Join(config, source), path.Join(settings.Name, "files", source)))
 	}
-	return slices.DeleteFunc(all, func(file entry) bool { return path.Base(file.name) == "kustomization.yaml" }), nil
+	maps.DeleteFunc(files, func(name, _ string) bool { return path.Base(name) == "kustomization.yaml" })
+	return files, err
 }
 
 // render returns what `kustomize build` makes of a directory. kustomize keeps schemas in global variables, so two calls must not

@@ -56,7 +56,7 @@ func WriteImages(ctx context.Context, repository, directory string, platforms []
 			index = ociimage.Append(index, platform, made)
 		}
 		target := filepath.Join(directory, image.name)
-		if err := ociimage.WriteLayout(target, "latest", index); err != nil {
+		if err := ociimage.WriteLayout(target, index); err != nil {
 			return nil, err
 		}
 		digest, err := index.Digest()

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -53,17 +54,14 @@ func WritePlugin(ctx context.Context, repository, directory string, platforms []
 		if err != nil {
 			return nil, err
 		}
-		entries := []entry{{name: settings.PluginProgram, content: compiled, mode: 0o755}, {name: "LICENSE", content: license}}
+		programs := map[string][]byte{settings.PluginProgram: compiled, completion: completes}
 		if platform.OS == windows {
-			entries[0].name += ".exe"
-		} else {
-			entries = append(entries, entry{name: completion, content: completes, mode: 0o755})
+			programs = map[string][]byte{settings.PluginProgram + ".exe": compiled}
 		}
-		packed, err := archive(entries)
+		archives[PluginFile(platform)], err = archive(ociimage.Rootfs{Programs: programs, Texts: map[string]string{"LICENSE": string(license)}})
 		if err != nil {
 			return nil, err
 		}
-		archives[PluginFile(platform)] = packed
 	}
 	return write(directory, archives)
 }
