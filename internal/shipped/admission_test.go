@@ -85,6 +85,8 @@ func install(p AdmissionPolicy, in Installation, text func(string) string) []*un
 	return installed
 }
 
+func kept(text string) string { return text }
+
 // mapTexts replaces every text in a value.
 func mapTexts(value any, text func(string) string) any {
 	switch value := value.(type) {
@@ -114,7 +116,6 @@ func TestNamesAreThoseOfTheChart(t *testing.T) {
 }
 
 func TestInstallationsAreAsShipped(t *testing.T) {
-	kept := func(text string) string { return text }
 	chart := func(fullname, account string) func(string) string {
 		return func(text string) string {
 			text = names.ReplaceAllString(text, fullname+"-${1}")
@@ -140,13 +141,6 @@ func TestInstallationsAreAsShipped(t *testing.T) {
 	}
 }
 
-// byShort returns an admission policy.
-func byShort(t *testing.T, name string) AdmissionPolicy {
-	t.Helper()
-	all := policies(t, every)
-	return all[slices.IndexFunc(all, func(p AdmissionPolicy) bool { return p.Short() == name })]
-}
-
 func TestStateOfAnAdmissionPolicy(t *testing.T) {
 	set := func(object int, value any, fields ...string) func([]*unstructured.Unstructured) {
 		return func(all []*unstructured.Unstructured) {
@@ -165,6 +159,9 @@ func TestStateOfAnAdmissionPolicy(t *testing.T) {
 	const account = "sidecar-termination-controller-manager"
 	shipped := Installation{account, "system", account}
 	of := func(account string) Installation { return Installation{shipped.Deployment, "system", account} }
+	nothing := func([]*unstructured.Unstructured) {}
+	all := policies(t, every)
+	policy := all[slices.IndexFunc(all, func(p AdmissionPolicy) bool { return p.Short() == "operator-limits" })]
 	for name, tc := range map[string]struct {
 		in     Installation
 		change func([]*unstructured.Unstructured)
@@ -181,15 +178,13 @@ func TestStateOfAnAdmissionPolicy(t *testing.T) {
 			Status{State: Changed, Differences: []string{"ValidatingAdmissionPolicyBinding spec.policyName"}}},
 		"further field": {shipped, set(1, "x", "spec", "paramRef", "name"),
 			Status{State: Changed, Differences: []string{"ValidatingAdmissionPolicyBinding spec.paramRef"}}},
-		"other account":                        {of("sidecar"), func([]*unstructured.Unstructured) {}, Status{State: Changed, OtherAccount: true}},
+		"other account":                        {of("sidecar"), nothing, Status{State: Changed, OtherAccount: true}},
 		"other account that the pattern names": {of("batch"), rename(account, "batch"), Status{State: Present}},
 		"pattern of another account": {shipped, rename(account, "batch"),
 			Status{State: Changed, OtherAccount: true, Differences: []string{"ValidatingAdmissionPolicy spec.matchConditions[0].expression"}}},
-		"account without the chart": {Installation{"custom", "system", "custom"}, func([]*unstructured.Unstructured) {},
-			Status{State: Changed, OtherAccount: true}},
+		"account without the chart": {Installation{"custom", "system", "custom"}, nothing, Status{State: Changed, OtherAccount: true}},
 	} {
-		policy := byShort(t, "operator-limits")
-		installed := install(policy, shipped, func(text string) string { return text })
+		installed := install(policy, shipped, kept)
 		tc.change(installed)
 		if diff := cmp.Diff(tc.want, policy.Compare(tc.in, installed)); diff != "" {
 			t.Errorf("%s: status (-want +got):\n%s", name, diff)
