@@ -114,32 +114,26 @@ func keepInheritedFiles() error {
 	return nil
 }
 
-// Stop ends the process: SIGTERM, and SIGKILL after the grace period. Without grace it sends SIGKILL at once. It returns
-// when the process is gone, and does nothing when it is not alive.
+// Stop ends the process: SIGTERM, and SIGKILL after the grace period. Without grace it sends SIGKILL at once. It returns when the process is
+// gone, and does nothing when it is not alive.
 func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
+	gone := func(context.Context) (bool, error) { return !identity.Alive(), nil }
 	for _, step := range []struct {
 		signal  syscall.Signal
 		timeout time.Duration
 	}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, 10 * time.Second}} {
-		if !identity.Alive() {
-			return nil
-		}
-		if step.timeout == 0 {
+		if step.timeout == 0 || !identity.Alive() {
 			continue
 		}
 		if err := syscall.Kill(identity.PID, step.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("send %s to process %d: %w", step.signal, identity.PID, err)
 		}
-		if waitGone(ctx, identity, step.timeout) {
-			return nil
-		}
+		_ = wait.PollUntilContextTimeout(ctx, pollInterval, step.timeout, true, gone)
 	}
-	return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
-}
-
-func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(context.Context) (bool, error) { return !identity.Alive(), nil })
-	return err == nil
+	if identity.Alive() {
+		return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
+	}
+	return nil
 }
 
 // Tail returns the last lines of a log, or why there is none.
