@@ -55,7 +55,7 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	switch strings.Join(arguments, " ") {
 	case "up":
-		return up(ctx, local)
+		return local.Up(ctx)
 	case "down":
 		return local.Down(ctx)
 	case "status":
@@ -71,14 +71,6 @@ func run(ctx context.Context, arguments []string) error {
 		return local.ChangeComponent(ctx, arguments[1], arguments[2])
 	}
 	return errors.New(usage)
-}
-
-func up(ctx context.Context, local *cluster.Cluster) error {
-	versions, err := cluster.FromEnvironment()
-	if err != nil {
-		return err
-	}
-	return local.Up(ctx, versions)
 }
 
 func build(ctx context.Context, local *cluster.Cluster) error {

@@ -37,7 +37,7 @@ type Addon struct {
 	Edit func(object *unstructured.Unstructured)
 	// Webhook is how the API server reaches the webhooks, unless the addon sees to that itself.
 	Webhook Webhook
-	// Components run in this order. They get an argument with their kubeconfig.
+	// Components run in this order.
 	Components []Component
 	// Image is an image with the program Entrypoint, for the pods that the addon makes. It is optional.
 	Image, Entrypoint string
@@ -90,10 +90,8 @@ func parseAddons(text string) ([]string, error) {
 func (d Description) addon(name string) Addon {
 	addon := known[name](d)
 	for i, component := range addon.Components {
-		component = d.built(addon.Tool, component.Name, component)
 		component.Addon = name
-		component.Arguments = append([]string{"--kubeconfig=" + d.Kubeconfig(component.Name)}, component.Arguments...)
-		addon.Components[i] = component
+		addon.Components[i] = d.built(addon.Tool, component.Name, component)
 	}
 	return addon
 }

@@ -14,14 +14,10 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// Names of components. Those of the second node have its name as a suffix.
+// Names of components of a node. Those of the second node have its name as a suffix.
 const (
-	etcdName              = "etcd"
-	apiServerName         = "kube-apiserver"
-	controllerManagerName = "kube-controller-manager"
-	schedulerName         = "kube-scheduler"
-	containerdName        = "containerd"
-	kubeletName           = "kubelet"
+	containerdName = "containerd"
+	kubeletName    = "kubelet"
 )
 
 // Ports of the components that exist once, all on the loopback interface.
@@ -153,11 +149,15 @@ func (d Description) named(name string) (Component, error) {
 	return all[i], nil
 }
 
-// built completes a component whose program the tool builds. The program has the component's name, unless there is a suffix.
+// built completes a component whose program the tool builds. The program has the component's name, unless there is a suffix. Each user of the
+// API server gets an argument with its kubeconfig.
 func (d Description) built(tool toolchain.Tool, program string, component Component) Component {
 	component.Name = cmp.Or(component.Name, program)
 	component.Version = tool.Version()
 	component.Path = filepath.Join(d.builder.Directory(tool), program)
+	if component.User.Name != "" {
+		component.Arguments = append(component.Arguments, "--kubeconfig="+d.Kubeconfig(component.Name))
+	}
 	return component
 }
 

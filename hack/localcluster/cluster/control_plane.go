@@ -10,7 +10,7 @@ import (
 
 func (d Description) etcd() Component {
 	client, peer := "http://"+loopback(etcdPort), "http://"+loopback(etcdPeerPort)
-	return d.built(toolchain.Etcd(), etcdName, Component{
+	return d.built(toolchain.Etcd(), "etcd", Component{
 		Arguments: []string{
 			"--name=local",
 			"--data-dir=" + d.Path("etcd"),
@@ -30,7 +30,7 @@ func (d Description) etcd() Component {
 }
 
 func (d Description) apiServer() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), apiServerName, Component{
+	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-apiserver", Component{
 		Arguments: []string{
 			"--etcd-servers=http://" + loopback(etcdPort),
 			"--bind-address=127.0.0.1",
@@ -56,9 +56,8 @@ func (d Description) apiServer() Component {
 }
 
 func (d Description) controllerManager() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), controllerManagerName, Component{
+	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-controller-manager", Component{
 		Arguments: []string{
-			"--kubeconfig=" + d.Kubeconfig(controllerManagerName),
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(controllerManagerPort),
 			"--root-ca-file=" + d.authority(),
@@ -75,9 +74,8 @@ func (d Description) controllerManager() Component {
 }
 
 func (d Description) scheduler() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), schedulerName, Component{
+	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-scheduler", Component{
 		Arguments: []string{
-			"--kubeconfig=" + d.Kubeconfig(schedulerName),
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(schedulerPort),
 			"--leader-elect=false",

@@ -54,15 +54,13 @@ func (d Description) containerd(node Node) Component {
 }
 
 func (d Description) kubelet(node Node) Component {
-	name := kubeletName + node.Suffix
 	configuration, resolver := d.Node(node.Name, "config", "kubelet.yaml"), d.Node(node.Name, "config", "resolv.conf")
 	// Taints can be encoded. JSON is also YAML.
 	taints, _ := json.Marshal(node.Taints)
 	return d.built(toolchain.Kubernetes(d.KubeletVersion), kubeletName, Component{
-		Name: name,
+		Name: kubeletName + node.Suffix,
 		Arguments: []string{
 			"--config=" + configuration,
-			"--kubeconfig=" + d.Kubeconfig(name),
 			"--hostname-override=" + node.Name,
 			"--node-ip=" + node.Address,
 			"--root-dir=" + d.Node(node.Name, "kubelet"),

@@ -20,9 +20,14 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// Up brings the cluster up at these versions and returns when it is usable. It completes a running cluster where a process is missing,
-// and adds addons. It refuses other changes. Whatever is left of a cluster that no longer runs, or that never came up, it removes first.
-func (c *Cluster) Up(ctx context.Context, versions Versions) error {
+// Up brings the cluster up at the versions that the environment names, and returns when it is usable. It completes a running cluster where a
+// process is missing, and adds addons. It refuses other changes. Whatever is left of a cluster that no longer runs, or that never came up, it
+// removes first.
+func (c *Cluster) Up(ctx context.Context) error {
+	versions, err := FromEnvironment()
+	if err != nil {
+		return err
+	}
 	unlock, err := c.lockMachine(ctx)
 	if err != nil {
 		return err
