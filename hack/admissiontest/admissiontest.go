@@ -79,8 +79,7 @@ type Validating struct {
 // CompileValidating compiles the policy as compilePolicy in k8s.io/apiserver/pkg/admission/plugin/policy/validating does. An expression
 // that does not compile fails each request.
 func CompileValidating(policy *admissionv1.ValidatingAdmissionPolicy) (*Validating, error) {
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
-	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, policy.Spec.FailurePolicy, options)
+	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, policy.Spec.FailurePolicy)
 	if err != nil {
 		return nil, err
 	}
@@ -129,15 +128,15 @@ type Mutating struct {
 // CompileMutating compiles the policy as compilePolicy in k8s.io/apiserver/pkg/admission/plugin/policy/mutating does. An expression that
 // does not compile fails each request.
 func CompileMutating(policy *admissionv1.MutatingAdmissionPolicy) (*Mutating, error) {
-	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	failurePolicy := admissionv1.Fail
-	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, &failurePolicy, options)
+	compiler, conditions, err := compile(policy.Name, policy.Spec.Variables, policy.Spec.MatchConditions, &failurePolicy)
 	if err != nil {
 		return nil, err
 	}
-	options.HasPatchTypes = true
+	patchOptions := options
+	patchOptions.HasPatchTypes = true
 	expression := &patch.JSONPatchCondition{Expression: policy.Spec.Mutations[0].JSONPatch.Expression}
-	patcher := patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(expression, options, environment.StoredExpressions))
+	patcher := patch.NewJSONPatcher(compiler.CompileMutatingEvaluator(expression, patchOptions, environment.StoredExpressions))
 	return &Mutating{definition: mutating.NewMutatingAdmissionPolicyAccessor(policy), compiler: compiler, conditions: conditions, patcher: patcher}, nil
 }
 
@@ -161,7 +160,6 @@ func (m *Mutating) Mutate(ctx context.Context, request Request) (runtime.Object,
 // compile compiles what both kinds of policies have.
 func compile(
 	name string, variables []admissionv1.Variable, conditions []admissionv1.MatchCondition, failurePolicy *admissionv1.FailurePolicyType,
-	options plugincel.OptionalVariableDeclarations,
 ) (*plugincel.CompositedCompiler, matchconditions.Matcher, error) {
 	compiler, err := plugincel.NewCompositedCompiler(environmentSet)
 	if err != nil {
@@ -178,7 +176,10 @@ func compile(
 	return compiler, matchconditions.NewMatcher(evaluator, failurePolicy, "policy", "validate", name), nil
 }
 
-var environmentSet = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+var (
+	environmentSet = environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	options        = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+)
 
 // matcher applies the rules and the selector of objects. Bindings are not read, and the policies of this project select all namespaces.
 var matcher = generic.NewPolicyMatcher(matching.NewMatcher(nil, nil))
