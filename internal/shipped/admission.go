@@ -4,6 +4,7 @@
 package shipped
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +19,8 @@ import (
 // namesPrefix is what the names of config/default begin with.
 const namesPrefix = "sidecar-termination-"
 
-// OutcomePolicy is the admission policy that decides the outcome of pods, PhasePolicy the one that keeps it, and AuthorsPrefix the prefix of those that check the
-// permissions of policy authors. AuthorsOfPrePull is one of them.
+// OutcomePolicy is the admission policy that decides the outcome of pods, PhasePolicy the one that keeps it, and AuthorsPrefix the prefix of
+// those that check the permissions of policy authors. AuthorsOfPrePull is one of them.
 const (
 	OutcomePolicy    = namesPrefix + "outcome"
 	PhasePolicy      = namesPrefix + "phase"
@@ -129,21 +130,11 @@ func (p AdmissionPolicy) Compare(in Installation, installed []*unstructured.Unst
 var accountPattern = regexp.MustCompile(`request\.userInfo\.username\.matches\('([^']*)'\)`)
 
 // excludesAccount reports whether an expression recognizes the operator by a pattern that does not match the user.
-func excludesAccount(value any, user string) bool {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, field := range value {
-			if excludesAccount(field, user) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return excludesAccount(item, user) })
-	case string:
-		for _, match := range accountPattern.FindAllStringSubmatch(value, -1) {
-			if pattern, err := regexp.Compile(match[1]); err != nil || !pattern.MatchString(user) {
-				return true
-			}
+func excludesAccount(spec any, user string) bool {
+	// The formatted value has every expression as it is.
+	for _, match := range accountPattern.FindAllStringSubmatch(fmt.Sprint(spec), -1) {
+		if pattern, err := regexp.Compile(match[1]); err != nil || !pattern.MatchString(user) {
+			return true
 		}
 	}
 	return false
