@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // Source returns the directory of the tool's module Source in the module cache, which is read-only.
@@ -29,8 +26,8 @@ func (b Builder) Source(ctx context.Context, tool Tool) (string, error) {
 	return module.Dir, nil
 }
 
-// changedSource copies the tool's module Source to a directory, changes the copy, and returns the argument with which the go command
-// builds with the copy.
+// changedSource copies the tool's module Source to a directory, changes the copy, and returns the argument with which the go command builds
+// with the copy.
 func (b Builder) changedSource(ctx context.Context, tool Tool, directory string) (argument string, err error) {
 	source, err := b.Source(ctx, tool)
 	if err != nil {
@@ -39,22 +36,15 @@ func (b Builder) changedSource(ctx context.Context, tool Tool, directory string)
 	if err := os.RemoveAll(directory); err != nil {
 		return "", fmt.Errorf("remove an old copy of the source: %w", err)
 	}
-	const script = `cp -r --no-preserve=mode "$0" "$1"; cd "$1"; eval "$2"`
-	if output, err := exec.CommandContext(ctx, "sh", "-euc", script, source, directory, tool.Change).CombinedOutput(); err != nil {
+	const script = `cp -r --no-preserve=mode "$0" "$1"
+cp "$2/go.mod" "$1.mod"
+cp "$2/go.sum" "$1.sum"
+go mod edit -replace="$3=$1" "$1.mod"
+cd "$1"
+eval "$4"`
+	command := exec.CommandContext(ctx, "sh", "-euc", script, source, directory, b.module(tool), tool.Source, tool.Change)
+	if output, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("change the source of %s: %w: %s", tool.Name, err, output)
 	}
-	modules := directory + ".mod"
-	for from, to := range map[string]string{"go.mod": modules, "go.sum": directory + ".sum"} {
-		content, err := os.ReadFile(filepath.Join(b.module(tool), from))
-		if err != nil {
-			return "", fmt.Errorf("read the tool module: %w", err)
-		}
-		if to == modules {
-			content = fmt.Appendf(content, "\nreplace %s => %q\n", tool.Source, directory)
-		}
-		if err := layout.WriteFile(to, content); err != nil {
-			return "", err
-		}
-	}
-	return "-modfile=" + modules, nil
+	return "-modfile=" + directory + ".mod", nil
 }
