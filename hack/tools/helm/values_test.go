@@ -220,8 +220,6 @@ func TestImagesFollowValues(t *testing.T) {
 			"mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0",
 			"mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0"},
 		"repository":             {values{"image": values{"repository": "mirror.example/operator"}}, "mirror.example/operator:v0.1.0", quickExit},
-		"tag":                    {values{"image": values{"tag": "v9"}}, operator + ":v9", quickExit},
-		"digest":                 {values{"image": values{"digest": digest}}, operator + "@" + digest, quickExit},
 		"no quick-exit image":    {values{"quickExitImage": ""}, operator + ":v0.1.0", ""},
 		"short name":             {mirrored("quick-exit:v1"), mirroredOperator, "mirror.example/quick-exit:v1"},
 		"name without registry":  {mirrored("team/quick-exit:v1"), mirroredOperator, "mirror.example/team/quick-exit:v1"},
