@@ -53,7 +53,7 @@ func connect() (*Cluster, error) {
 	}
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
-		kubeconfig = layout.In(repository).AdminKubeconfig()
+		kubeconfig = layout.Layout{Repository: repository}.AdminKubeconfig()
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -75,7 +75,7 @@ func connect() (*Cluster, error) {
 
 // KubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
 func (c *Cluster) KubectlProgram() string {
-	program := layout.In(c.Repository).Kubectl()
+	program := layout.Layout{Repository: c.Repository}.Kubectl()
 	if _, err := os.Stat(program); err == nil {
 		return program
 	}

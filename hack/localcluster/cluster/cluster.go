@@ -124,16 +124,16 @@ func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("read which cluster the machine has: %w", err)
 	}
 	other := strings.TrimSpace(string(content))
-	if other == "" || other == c.layout.Root || !exists((layout.Layout{Root: other}).State()) {
+	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other)}}
+	if other == "" || other == c.layout.Root() || !exists(killed.layout.State()) {
 		return c.lock()
 	}
 	err = eachProcess(func(string, int) error {
-		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
+		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", killed.layout.Repository)
 	})
 	if err != nil {
 		return nil, err
 	}
-	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other), Root: other}}
 	if err := killed.tearDown(ctx); err != nil {
 		return nil, err
 	}

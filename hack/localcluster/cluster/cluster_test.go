@@ -11,7 +11,7 @@ import (
 )
 
 func TestState(t *testing.T) {
-	local := &Cluster{layout: layout.Layout{Root: t.TempDir()}}
+	local := &Cluster{layout: layout.Layout{Repository: t.TempDir()}}
 	known, err := Versions{With: "none"}.Parse()
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func everything(t *testing.T) Description {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Description{Layout: layout.Layout{Root: "/repository/.cluster"}, Versions: versions, builder: toolchain.Builder{Cache: "/cache"}}
+	return Description{Layout: layout.Layout{Repository: "/repository"}, Versions: versions, builder: toolchain.Builder{Cache: "/cache"}}
 }
 
 func TestComponentsAreComplete(t *testing.T) {

@@ -75,7 +75,7 @@ func (c *Cluster) launch(component Component) error {
 		Path:        component.Path,
 		Arguments:   component.Arguments,
 		Environment: slices.Concat(environment, component.Environment),
-		Directory:   c.layout.Root,
+		Directory:   c.layout.Root(),
 		Log:         c.layout.Log(component.Name),
 		// One of the machine's hierarchies is enough to find the process.
 		Cgroup: filepath.Join(hierarchies()[0], cgroupSystem),

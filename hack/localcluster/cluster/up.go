@@ -58,7 +58,7 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err := os.RemoveAll(c.layout.Path("logs")); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
-	return layout.WriteFile(claimFile, []byte(c.layout.Root+"\n"))
+	return layout.WriteFile(claimFile, []byte(c.layout.Root()+"\n"))
 }
 
 // complete starts everything that does not run, and waits until the cluster is usable.

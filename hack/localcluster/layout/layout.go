@@ -11,18 +11,13 @@ import (
 	"syscall"
 )
 
-// maximumRoot is the longest cluster directory for which the paths of all unix
-// sockets below it stay within the kernel's limit of 107 bytes.
+// maximumRoot is the longest cluster directory for which the paths of all unix sockets below it stay within the kernel's limit of 107 bytes.
 const maximumRoot = 60
 
-// Layout holds the two directories that everything else lies in.
-// All paths that it returns are absolute.
+// Layout is where everything of one repository lies. All paths that it returns are absolute.
 type Layout struct {
 	// Repository is the root of the operator's repository.
 	Repository string
-	// Root is the cluster directory. Nothing that it holds outlives the cluster,
-	// except the logs and the lock file.
-	Root string
 }
 
 // Find returns the layout of the repository that holds the working directory. It fails when the path is too long for unix sockets.
@@ -31,17 +26,15 @@ func Find() (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
-	found := In(repository)
-	if len(found.Root) > maximumRoot {
-		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", found.Root, len(found.Root), maximumRoot)
+	found := Layout{Repository: repository}
+	if root := found.Root(); len(root) > maximumRoot {
+		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", root, len(root), maximumRoot)
 	}
 	return found, nil
 }
 
-// In returns the layout of a repository.
-func In(repository string) Layout {
-	return Layout{Repository: repository, Root: filepath.Join(repository, ".cluster")}
-}
+// Root returns the cluster directory. Nothing that it holds outlives the cluster, except the logs and the lock file.
+func (l Layout) Root() string { return filepath.Join(l.Repository, ".cluster") }
 
 // Repository returns the repository that holds the working directory: the nearest directory upwards that has hack/localcluster.
 func Repository() (string, error) {
@@ -63,7 +56,7 @@ func Repository() (string, error) {
 
 // Path returns a path below the cluster directory.
 func (l Layout) Path(elements ...string) string {
-	return filepath.Join(append([]string{l.Root}, elements...)...)
+	return filepath.Join(append([]string{l.Root()}, elements...)...)
 }
 
 // State returns the file that says what the cluster was brought up with.
