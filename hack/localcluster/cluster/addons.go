@@ -31,7 +31,7 @@ func openKruise(d Description) Addon {
 	const namespace, manager = "kruise-system", "kruise-manager"
 	sample := d.Path("addons", "broadcastjob.json")
 	return Addon{
-		Tool:      kruiseTool(d.Kruise),
+		Tool:      d.KruiseTool(),
 		Namespace: namespace,
 		Manifests: "config/default",
 		Components: []Component{
@@ -59,16 +59,6 @@ func openKruise(d Description) Addon {
 				Health:      Probe{URL: "http://127.0.0.1:21221/healthz"},
 			},
 		},
-	}
-}
-
-func kruiseTool(version string) toolchain.Tool {
-	const module = "github.com/openkruise/kruise"
-	return toolchain.Tool{
-		Name:     "kruise-" + version,
-		Source:   module,
-		Duration: "3 minutes",
-		Packages: map[string]string{"kruise-manager": module, "kruise-daemon": module + "/cmd/daemon"},
 	}
 }
 

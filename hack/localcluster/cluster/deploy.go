@@ -26,9 +26,6 @@ images: [{name: %s, newTag: %q}]
 components: [%s]
 `
 
-// withoutOutcomePolicy is the component for API servers that do not serve MutatingAdmissionPolicies.
-const withoutOutcomePolicy = "../../config/components/no-outcome-policy"
-
 // Deploy builds the operator from the working tree, applies the overlay with its image and waits until the new operator is ready.
 func (c *Cluster) Deploy(ctx context.Context) error {
 	return c.change(func(description Description) error {
@@ -41,8 +38,9 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 			return err
 		}
 		components := ""
+		// Older API servers do not serve MutatingAdmissionPolicies.
 		if older(description.Kubernetes, "v1.36.0") {
-			components = withoutOutcomePolicy
+			components = "../../config/components/no-outcome-policy"
 		}
 		content := fmt.Sprintf(kustomization, images.OperatorRepository, tag, components)
 		if err := layout.WriteFile(filepath.Join(c.overlay(), "kustomization.yaml"), []byte(content)); err != nil {

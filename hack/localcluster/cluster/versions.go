@@ -112,4 +112,12 @@ func (v Versions) next(wanted Versions) (Versions, error) {
 }
 
 // KruiseTool returns the tool that builds OpenKruise.
-func (v Versions) KruiseTool() toolchain.Tool { return kruiseTool(v.Kruise) }
+func (v Versions) KruiseTool() toolchain.Tool {
+	const module = "github.com/openkruise/kruise"
+	return toolchain.Tool{
+		Name:     "kruise-" + v.Kruise,
+		Source:   module,
+		Duration: "3 minutes",
+		Packages: map[string]string{"kruise-manager": module, "kruise-daemon": module + "/cmd/daemon"},
+	}
+}
