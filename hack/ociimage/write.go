@@ -18,7 +18,7 @@ import (
 )
 
 // latest tags the index of a layout, for tools that address it as DIRECTORY:TAG.
-var latest = layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "latest"})
+var latest = v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": "latest"}}
 
 // unfinished is the suffix of a file or directory that is being written.
 const unfinished = ".part"
@@ -43,12 +43,9 @@ func WriteLayout(directory string, index v1.ImageIndex) error {
 	if err := os.RemoveAll(directory + unfinished); err != nil {
 		return fmt.Errorf("remove an unfinished layout: %w", err)
 	}
-	written, err := layout.Write(directory+unfinished, empty.Index)
-	if err != nil {
+	tagged := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index, Descriptor: latest})
+	if _, err := layout.Write(directory+unfinished, tagged); err != nil {
 		return fmt.Errorf("write the layout: %w", err)
-	}
-	if err := written.AppendIndex(index, latest); err != nil {
-		return fmt.Errorf("write the image index: %w", err)
 	}
 	if err := errors.Join(os.RemoveAll(directory), os.Rename(directory+unfinished, directory)); err != nil {
 		return fmt.Errorf("put the layout in its place: %w", err)
