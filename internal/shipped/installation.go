@@ -3,6 +3,7 @@
 package shipped
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -44,11 +45,8 @@ func (i Installation) chartText(text string) string {
 	if !ok {
 		return text
 	}
-	text = names.ReplaceAllString(text, fullname+"-${1}")
-	if i.Account == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, fullname+controllerManager, i.Account)
+	account := fullname + controllerManager
+	return strings.ReplaceAll(names.ReplaceAllString(text, fullname+"-${1}"), account, cmp.Or(i.Account, account))
 }
 
 // defaults are the values that the API server sets in admission policies.
