@@ -64,7 +64,11 @@ func archive(t *testing.T) string {
 }
 
 // newest is a version of Kubernetes that has all that the chart can use.
-var newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+var newest = kubernetes("36")
+
+func kubernetes(minor string) *chartutil.KubeVersion {
+	return &chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
+}
 
 // values are what a user gives.
 type values = map[string]any
@@ -86,20 +90,11 @@ type objects = map[string]*unstructured.Unstructured
 // render returns the objects of the release that the documentation installs, unless the installation is changed.
 func render(t *testing.T, given values, change ...func(*action.Install)) objects {
 	t.Helper()
-	installed, err := tryRender(t, load(t), given, change...)
+	rendered, err := install(t, load(t), given, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return installed
-}
-
-func tryRender(t *testing.T, loaded *chart.Chart, given values, change ...func(*action.Install)) (objects, error) {
-	t.Helper()
-	rendered, err := install(t, loaded, given, change...)
-	if err != nil {
-		return nil, err
-	}
-	return decode(t, []byte(rendered.Manifest)), nil
+	return decode(t, []byte(rendered.Manifest))
 }
 
 // install renders the chart as helm template does.
@@ -126,9 +121,7 @@ func as(name, namespace string) func(*action.Install) {
 
 // onKubernetes installs on a minor version of Kubernetes.
 func onKubernetes(minor string) func(*action.Install) {
-	return func(install *action.Install) {
-		install.KubeVersion = &chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
-	}
+	return func(install *action.Install) { install.KubeVersion = kubernetes(minor) }
 }
 
 // copied returns a copy, because Helm changes the values that it merges.

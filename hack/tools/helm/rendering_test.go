@@ -213,11 +213,11 @@ func TestReleaseRunsImageByDigest(t *testing.T) {
 		"digest":   {values{"image": values{"digest": "sha256:" + strings.Repeat("1", 64)}}, repository + "@sha256:" + strings.Repeat("1", 64)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			installed, err := tryRender(t, released, tc.values)
+			rendered, err := install(t, released, tc.values)
 			if err != nil {
 				t.Fatal(err)
 			}
-			requireFields(t, installed, map[string]any{firstContainer + "image": tc.want})
+			requireFields(t, decode(t, []byte(rendered.Manifest)), map[string]any{firstContainer + "image": tc.want})
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"health-probe-bind-address":  {"flags": values{"health-probe-bind-address": ":1"}},
 		"leader-elect":               {"flags": values{"leader-elect": false}},
 	} {
-		if _, err := tryRender(t, load(t), given); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := install(t, load(t), given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)
 		}
 	}
