@@ -60,7 +60,7 @@ func (s *session) steady(ctx context.Context, versions cluster.Versions) error {
 
 // measureEnds measures the loads with each contender in each mode.
 func (s *session) measureEnds(ctx context.Context, versions cluster.Versions, loads ...load) (err error) {
-	binaries, err := s.cluster.Builder().Ensure(ctx, versions.KruiseTool())
+	binaries, err := s.cluster.Builder.Ensure(ctx, versions.KruiseTool())
 	if err != nil {
 		return err
 	}

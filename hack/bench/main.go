@@ -94,7 +94,7 @@ func (s *session) run(ctx context.Context) (err error) {
 // startServer builds the API server and etcd, and starts them.
 func (s *session) startServer(ctx context.Context, versions cluster.Versions) (*environment, error) {
 	s.report.Setup += ", Kubernetes " + versions.Kubernetes
-	binaries, err := s.cluster.Builder().EnsureEnvtest(ctx, versions.Kubernetes)
+	binaries, err := s.cluster.Builder.EnsureEnvtest(ctx, versions.Kubernetes)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func build(ctx context.Context, local *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	directory, err := local.Builder().EnsureEnvtest(ctx, versions.Kubernetes)
+	directory, err := local.Builder.EnsureEnvtest(ctx, versions.Kubernetes)
 	if err == nil {
 		fmt.Println(directory)
 	}

@@ -60,7 +60,7 @@ const (
 )
 
 var (
-	known    = map[string]func(Description) Addon{"argo": argo, "jobset": jobset, kruise: openKruise, "kueue": kueue, virtualNode: virtual}
+	known    = map[string]func(*Cluster) Addon{"argo": argo, "jobset": jobset, kruise: openKruise, "kueue": kueue, virtualNode: virtual}
 	defaults = []string{kruise, virtualNode}
 )
 
@@ -87,31 +87,31 @@ func parseAddons(text string) ([]string, error) {
 }
 
 // addon returns the addon with the name.
-func (d Description) addon(name string) Addon {
-	addon := known[name](d)
+func (c *Cluster) addon(name string) Addon {
+	addon := known[name](c)
 	for i, component := range addon.Components {
 		component.Addon = name
-		addon.Components[i] = d.built(addon.Tool, component.Name, component)
+		addon.Components[i] = c.built(addon.Tool, component.Name, component)
 	}
 	return addon
 }
 
-func (d Description) addons() []Addon {
+func (c *Cluster) addons() []Addon {
 	var addons []Addon
-	for _, name := range d.names() {
-		addons = append(addons, d.addon(name))
+	for _, name := range c.names() {
+		addons = append(addons, c.addon(name))
 	}
 	return addons
 }
 
 // installAddon writes the objects of an addon and imports its image, so that its components can start. Objects that exist are left alone:
 // controllers complete their own.
-func (c *Cluster) installAddon(ctx context.Context, description Description, addon Addon) error {
+func (c *Cluster) installAddon(ctx context.Context, addon Addon) error {
 	api, err := c.connect()
 	if err != nil {
 		return err
 	}
-	authority, err := os.ReadFile(description.authority())
+	authority, err := os.ReadFile(c.authority())
 	if err != nil {
 		return fmt.Errorf("read the authority of the webhooks: %w", err)
 	}
@@ -121,7 +121,7 @@ func (c *Cluster) installAddon(ctx context.Context, description Description, add
 	if addon.Image == "" {
 		return nil
 	}
-	program, err := os.ReadFile(filepath.Join(c.builder.Directory(addon.Tool), addon.Entrypoint))
+	program, err := os.ReadFile(filepath.Join(c.Builder.Directory(addon.Tool), addon.Entrypoint))
 	if err != nil {
 		return fmt.Errorf("read the program of the image %s: %w", addon.Image, err)
 	}
@@ -129,7 +129,7 @@ func (c *Cluster) installAddon(ctx context.Context, description Description, add
 	if err != nil {
 		return fmt.Errorf("build the image %s: %w", addon.Image, err)
 	}
-	return c.importImage(ctx, description, addon.Image, image)
+	return c.importImage(ctx, addon.Image, image)
 }
 
 // WriteKruiseObjects writes all that a manager of OpenKruise needs to any API server: definitions, webhook configurations, accounts and
@@ -139,7 +139,7 @@ func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config, v
 	if err != nil {
 		return err
 	}
-	return c.createObjects(ctx, api, c.description(versions).addon(kruise), nil)
+	return c.createObjects(ctx, api, c.at(versions).addon(kruise), nil)
 }
 
 // createObjects creates the objects of the addon's manifests, those first that others need. The API server reaches the webhooks among them on
@@ -148,7 +148,7 @@ func (c *Cluster) createObjects(ctx context.Context, api client.Client, addon Ad
 	if addon.Manifests == "" {
 		return nil
 	}
-	source, err := c.builder.Source(ctx, addon.Tool)
+	source, err := c.Builder.Source(ctx, addon.Tool)
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,11 @@ const kruiseFeatureGates = "--feature-gates=AllAlpha=false,ImagePullJobGate=true
 var broadcastJob string
 
 // openKruise runs OpenKruise's daemon on the first node alone.
-func openKruise(d Description) Addon {
+func openKruise(c *Cluster) Addon {
 	const namespace, manager = "kruise-system", "kruise-manager"
-	sample := d.Path("addons", "broadcastjob.json")
+	sample := c.Path("addons", "broadcastjob.json")
 	return Addon{
-		Tool:      d.KruiseTool(),
+		Tool:      c.KruiseTool(),
 		Namespace: namespace,
 		Manifests: "config/default",
 		Components: []Component{
@@ -42,11 +42,11 @@ func openKruise(d Description) Addon {
 					"--health-probe-addr=127.0.0.1:21081", kruiseFeatureGates,
 				},
 				Environment: []string{
-					"POD_NAMESPACE=" + namespace, "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_PORT=21443", "WEBHOOK_CERT_DIR=" + d.Path("addons", manager),
+					"POD_NAMESPACE=" + namespace, "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_PORT=21443", "WEBHOOK_CERT_DIR=" + c.Path("addons", manager),
 				},
 				User: serviceAccount(namespace, "kruise-manager"),
 				Health: Probe{Command: []string{
-					d.Kubectl(), "--kubeconfig=" + d.AdminKubeconfig(), "create", "--filename=" + sample,
+					c.Kubectl(), "--kubeconfig=" + c.AdminKubeconfig(), "create", "--filename=" + sample,
 					"--raw=/apis/apps.kruise.io/v1alpha1/namespaces/default/broadcastjobs?dryRun=All",
 				}},
 				Files: map[string]string{sample: broadcastJob},
@@ -67,7 +67,7 @@ const virtualNodeName = "virtual-1"
 
 // virtual runs the virtual node. The version is that of virtual-kubelet. The program may do what the node authorizer does not let a
 // virtual kubelet do.
-func virtual(d Description) Addon {
+func virtual(c *Cluster) Addon {
 	return Addon{
 		Tool: toolchain.Tool{
 			Name:      virtualNode + "-v1.13.0",
@@ -78,7 +78,7 @@ func virtual(d Description) Addon {
 		Components: []Component{{
 			Name: virtualNode,
 			Arguments: []string{
-				"--node=" + virtualNodeName, "--images=" + d.Path("images"), "--directory=" + d.Node(virtualNodeName, "pods"),
+				"--node=" + virtualNodeName, "--images=" + c.Path("images"), "--directory=" + c.Node(virtualNodeName, "pods"),
 				"--health-address=127.0.0.1:21270",
 			},
 			User:   administrator(virtualNode),
@@ -89,13 +89,13 @@ func virtual(d Description) Addon {
 
 // jobset makes one Job for each replica of its replicated jobs. Its agent in pods, which needs the API server, restarts them in place: their
 // containers all start again.
-func jobset(d Description) Addon {
+func jobset(c *Cluster) Addon {
 	const (
 		module, version       = "sigs.k8s.io/jobset", "v0.11.0"
 		controller, namespace = "jobset-controller", "jobset-system"
 		agent                 = "in-place-restart-agent"
 	)
-	configuration := d.Path("addons", controller+".yaml")
+	configuration := c.Path("addons", controller+".yaml")
 	return Addon{
 		Tool: toolchain.Tool{
 			Name: "jobset-" + version, Source: module, Duration: "2 minutes",
@@ -114,7 +114,7 @@ kind: Configuration
 leaderElection: {leaderElect: false}
 featureGates: {InPlaceRestart: true}
 internalCertManagement: {enable: false}
-webhook: {host: 127.0.0.1, port: 21510, certDir: "` + d.Path("pki") + `"}
+webhook: {host: 127.0.0.1, port: 21510, certDir: "` + c.Path("pki") + `"}
 metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: "127.0.0.1:21511"}
 `},
@@ -125,9 +125,9 @@ health: {healthProbeBindAddress: "127.0.0.1:21511"}
 }
 
 // kueue admits Jobs, JobSets and plain pods by quota. It takes pods of namespaces whose objects name a queue.
-func kueue(d Description) Addon {
+func kueue(c *Cluster) Addon {
 	const module, namespace, controller = "sigs.k8s.io/kueue", "kueue-system", "kueue-controller"
-	configuration := d.Path("addons", controller+".yaml")
+	configuration := c.Path("addons", controller+".yaml")
 	return Addon{
 		Tool: toolchain.Tool{
 			Name: "kueue-v0.15.0", Source: module, Duration: "4 minutes", Packages: map[string]string{controller: module + "/cmd/kueue"},
@@ -149,7 +149,7 @@ kind: Configuration
 namespace: kueue-system
 health: {healthProbeBindAddress: "127.0.0.1:21521"}
 metrics: {bindAddress: "0"}
-webhook: {host: 127.0.0.1, port: 21520, certDir: "` + d.Path("pki") + `"}
+webhook: {host: 127.0.0.1, port: 21520, certDir: "` + c.Path("pki") + `"}
 leaderElection: {leaderElect: false}
 internalCertManagement: {enable: false}
 featureGates: {VisibilityOnDemand: false}
@@ -161,7 +161,7 @@ integrations:
 }
 
 // argo makes the pods of workflows. Its programs in these pods need the API server, so a workflow must have hostNetwork: true.
-func argo(Description) Addon {
+func argo(*Cluster) Addon {
 	const (
 		module, version       = "github.com/argoproj/argo-workflows/v3", "v3.7.4"
 		controller, namespace = "workflow-controller", "argo"

@@ -23,7 +23,7 @@ import (
 
 // connect returns a client that acts as the administrator.
 func (c *Cluster) connect() (client.Client, error) {
-	configuration, err := clientcmd.BuildConfigFromFlags("", c.layout.AdminKubeconfig())
+	configuration, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -76,6 +76,6 @@ func createAll(ctx context.Context, api client.Client, objects []*unstructured.U
 
 // kubectl runs kubectl as the administrator, and returns its output and errors.
 func (c *Cluster) kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
-	arguments = append([]string{"--kubeconfig=" + c.layout.AdminKubeconfig()}, arguments...)
-	return exec.CommandContext(ctx, c.layout.Kubectl(), arguments...).CombinedOutput()
+	arguments = append([]string{"--kubeconfig=" + c.AdminKubeconfig()}, arguments...)
+	return exec.CommandContext(ctx, c.Kubectl(), arguments...).CombinedOutput()
 }

@@ -21,33 +21,27 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// Cluster is the local cluster of one repository.
+// Cluster is the local cluster of one repository, which may be running or not. Its versions say what it consists of.
 type Cluster struct {
-	layout  layout.Layout
-	builder toolchain.Builder
+	layout.Layout
+	Versions
+	// Builder builds the cluster's programs.
+	Builder toolchain.Builder
 }
 
-// New returns the cluster of the layout's repository, which may be running or not.
+// New returns the cluster of the layout's repository, without versions.
 func New(directories layout.Layout) (*Cluster, error) {
 	cache, err := layout.Cache()
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{
-		layout: directories,
-		builder: toolchain.Builder{
-			Modules: filepath.Join(directories.Repository, "hack", "tools"),
-			Cache:   cache,
-		},
-	}, nil
+	builder := toolchain.Builder{Modules: filepath.Join(directories.Repository, "hack", "tools"), Cache: cache}
+	return &Cluster{Layout: directories, Builder: builder}, nil
 }
 
-// Builder returns what builds the cluster's programs.
-func (c *Cluster) Builder() toolchain.Builder { return c.builder }
-
-// description returns what the cluster consists of at these versions.
-func (c *Cluster) description(versions Versions) Description {
-	return Description{Layout: c.layout, Versions: versions, builder: c.builder}
+// at returns the cluster at other versions.
+func (c *Cluster) at(versions Versions) *Cluster {
+	return &Cluster{Layout: c.Layout, Versions: versions, Builder: c.Builder}
 }
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
@@ -61,7 +55,7 @@ type state struct {
 // not have, because it cannot complete such a cluster.
 func (c *Cluster) loadState() state {
 	var loaded state
-	content, _ := os.ReadFile(c.layout.State())
+	content, _ := os.ReadFile(c.State())
 	if json.Unmarshal(content, &loaded) != nil {
 		return state{}
 	}
@@ -80,34 +74,34 @@ func saveJSON(file string, value any) error {
 	return layout.WriteFile(file, content)
 }
 
-// current returns what the cluster that was brought up last consists of.
-func (c *Cluster) current() (Description, error) {
+// current returns the cluster as it was brought up last.
+func (c *Cluster) current() (*Cluster, error) {
 	state := c.loadState()
 	if state.Kubernetes == "" {
-		return Description{}, errors.New("there is no cluster: run localcluster up")
+		return nil, errors.New("there is no cluster: run localcluster up")
 	}
-	return c.description(state.Versions), nil
+	return c.at(state.Versions), nil
 }
 
-// change calls the function with what the cluster consists of, while no other command changes the cluster.
-func (c *Cluster) change(change func(Description) error) error {
+// change calls the function with the cluster as it was brought up last, while no other command changes the cluster.
+func (c *Cluster) change(change func(*Cluster) error) error {
 	unlock, err := c.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	description, err := c.current()
+	current, err := c.current()
 	if err != nil {
 		return err
 	}
-	return change(description)
+	return change(current)
 }
 
 // lockName is a file that stays when the cluster is removed: who waits for the lock holds it open.
 const lockName = "lock"
 
 // lock keeps commands that change the cluster apart.
-func (c *Cluster) lock() (func(), error) { return layout.Lock(c.layout.Path(lockName)) }
+func (c *Cluster) lock() (func(), error) { return layout.Lock(c.Path(lockName)) }
 
 // claimFile names the directory of the one cluster that the machine may have: ports, addresses and control groups are the same for
 // all.
@@ -124,12 +118,12 @@ func (c *Cluster) lockMachine(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("read which cluster the machine has: %w", err)
 	}
 	other := strings.TrimSpace(string(content))
-	killed := &Cluster{layout: layout.Layout{Repository: filepath.Dir(other)}}
-	if other == "" || other == c.layout.Root() || !exists(killed.layout.State()) {
+	killed := &Cluster{Layout: layout.Layout{Repository: filepath.Dir(other)}}
+	if other == "" || other == c.Root() || !exists(killed.State()) {
 		return c.lock()
 	}
 	err = eachProcess(func(string, int) error {
-		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", killed.layout.Repository)
+		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", killed.Repository)
 	})
 	if err != nil {
 		return nil, err

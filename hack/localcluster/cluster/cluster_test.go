@@ -11,7 +11,7 @@ import (
 )
 
 func TestState(t *testing.T) {
-	local := &Cluster{layout: layout.Layout{Repository: t.TempDir()}}
+	local := &Cluster{Layout: layout.Layout{Repository: t.TempDir()}}
 	known, err := Versions{With: "none"}.Parse()
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestState(t *testing.T) {
 		{state{Versions: known, Complete: true}, state{Versions: known, Complete: true}},
 		{state{Versions: unknown}, state{}},
 	} {
-		if err := saveJSON(local.layout.State(), test.saved); err != nil {
+		if err := saveJSON(local.State(), test.saved); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(test.want, local.loadState(), cmp.AllowUnexported(state{})); diff != "" {

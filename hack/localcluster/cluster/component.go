@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
@@ -108,40 +107,33 @@ var nodes = []Node{
 	},
 }
 
-// Description says what a cluster of the versions consists of. It starts nothing and writes nothing.
-type Description struct {
-	layout.Layout
-	Versions
-	builder toolchain.Builder
-}
-
 // servers maps the names of all nodes, the virtual one included, to the components that serve them.
-func (d Description) servers() map[string]string {
+func (c *Cluster) servers() map[string]string {
 	servers := map[string]string{}
 	for _, node := range nodes {
 		servers[node.Name] = kubeletName + node.Suffix
 	}
-	if slices.Contains(d.names(), virtualNode) {
+	if slices.Contains(c.names(), virtualNode) {
 		servers[virtualNodeName] = virtualNode
 	}
 	return servers
 }
 
 // All returns every component in the order in which they start.
-func (d Description) All() []Component {
-	all := []Component{d.etcd(), d.apiServer(), d.controllerManager(), d.scheduler()}
+func (c *Cluster) All() []Component {
+	all := []Component{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler()}
 	for _, node := range nodes {
-		all = append(all, d.containerd(node), d.kubelet(node))
+		all = append(all, c.containerd(node), c.kubelet(node))
 	}
-	for _, addon := range d.addons() {
+	for _, addon := range c.addons() {
 		all = append(all, addon.Components...)
 	}
 	return all
 }
 
 // named returns the component with the name.
-func (d Description) named(name string) (Component, error) {
-	all := d.All()
+func (c *Cluster) named(name string) (Component, error) {
+	all := c.All()
 	i := slices.IndexFunc(all, func(component Component) bool { return component.Name == name })
 	if i < 0 {
 		return Component{}, fmt.Errorf("the cluster has no component %s: localcluster status lists them", name)
@@ -151,19 +143,19 @@ func (d Description) named(name string) (Component, error) {
 
 // built completes a component whose program the tool builds. The program has the component's name, unless there is a suffix. Each user of the
 // API server gets an argument with its kubeconfig.
-func (d Description) built(tool toolchain.Tool, program string, component Component) Component {
+func (c *Cluster) built(tool toolchain.Tool, program string, component Component) Component {
 	component.Name = cmp.Or(component.Name, program)
 	component.Version = tool.Version()
-	component.Path = filepath.Join(d.builder.Directory(tool), program)
+	component.Path = filepath.Join(c.Builder.Directory(tool), program)
 	if component.User.Name != "" {
-		component.Arguments = append(component.Arguments, "--kubeconfig="+d.Kubeconfig(component.Name))
+		component.Arguments = append(component.Arguments, "--kubeconfig="+c.Kubeconfig(component.Name))
 	}
 	return component
 }
 
 // servingCertificate and servingKey are those of every server of the cluster, and authority is what signed the certificate. The key also
 // signs the tokens of service accounts. The names are what servers of webhooks look for in a directory.
-func (d Description) servingCertificate() string { return d.Path("pki", corev1.TLSCertKey) }
-func (d Description) servingKey() string         { return d.Path("pki", corev1.TLSPrivateKeyKey) }
-func (d Description) authority() string          { return d.Path("pki", "ca.crt") }
-func (d Description) tokens() string             { return d.Path("pki", "tokens.csv") }
+func (c *Cluster) servingCertificate() string { return c.Path("pki", corev1.TLSCertKey) }
+func (c *Cluster) servingKey() string         { return c.Path("pki", corev1.TLSPrivateKeyKey) }
+func (c *Cluster) authority() string          { return c.Path("pki", "ca.crt") }
+func (c *Cluster) tokens() string             { return c.Path("pki", "tokens.csv") }

@@ -14,22 +14,22 @@ import (
 )
 
 // everything describes a cluster with an older kubelet and all addons.
-func everything(t *testing.T) Description {
+func everything(t *testing.T) *Cluster {
 	t.Helper()
 	versions, err := Versions{KubeletVersion: "v1.34.10", With: every}.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Description{Layout: layout.Layout{Repository: "/repository"}, Versions: versions, builder: toolchain.Builder{Cache: "/cache"}}
+	return &Cluster{Layout: layout.Layout{Repository: "/repository"}, Versions: versions, Builder: toolchain.Builder{Cache: "/cache"}}
 }
 
 func TestComponentsAreComplete(t *testing.T) {
-	description := everything(t)
-	for _, component := range description.All() {
+	cluster := everything(t)
+	for _, component := range cluster.All() {
 		if (component.Health.URL == "") == (len(component.Health.Command) == 0) {
 			t.Errorf("%s has not exactly one health check", component.Name)
 		}
-		if component.Addon != "" && description.addon(component.Addon).Tool.Packages[component.Name] == "" {
+		if component.Addon != "" && cluster.addon(component.Addon).Tool.Packages[component.Name] == "" {
 			t.Errorf("%s is not built", component.Name)
 		}
 		kubeconfig := "--kubeconfig=/repository/.cluster/kubeconfigs/" + component.Name

@@ -8,12 +8,12 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-func (d Description) etcd() Component {
+func (c *Cluster) etcd() Component {
 	client, peer := "http://"+loopback(etcdPort), "http://"+loopback(etcdPeerPort)
-	return d.built(toolchain.Etcd(), "etcd", Component{
+	return c.built(toolchain.Etcd(), "etcd", Component{
 		Arguments: []string{
 			"--name=local",
-			"--data-dir=" + d.Path("etcd"),
+			"--data-dir=" + c.Path("etcd"),
 			"--listen-client-urls=" + client,
 			"--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer,
@@ -29,8 +29,8 @@ func (d Description) etcd() Component {
 	})
 }
 
-func (d Description) apiServer() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-apiserver", Component{
+func (c *Cluster) apiServer() Component {
+	return c.built(toolchain.Kubernetes(c.Kubernetes), "kube-apiserver", Component{
 		Arguments: []string{
 			"--etcd-servers=http://" + loopback(etcdPort),
 			"--bind-address=127.0.0.1",
@@ -40,14 +40,14 @@ func (d Description) apiServer() Component {
 			"--authorization-mode=Node,RBAC",
 			"--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true",
-			"--token-auth-file=" + d.tokens(),
-			"--tls-cert-file=" + d.servingCertificate(),
-			"--tls-private-key-file=" + d.servingKey(),
-			"--kubelet-certificate-authority=" + d.authority(),
+			"--token-auth-file=" + c.tokens(),
+			"--tls-cert-file=" + c.servingCertificate(),
+			"--tls-private-key-file=" + c.servingKey(),
+			"--kubelet-certificate-authority=" + c.authority(),
 			"--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-signing-key-file=" + d.servingKey(),
-			"--service-account-key-file=" + d.servingKey(),
+			"--service-account-signing-key-file=" + c.servingKey(),
+			"--service-account-key-file=" + c.servingKey(),
 			"--service-cluster-ip-range=" + serviceRange,
 			"--v=1",
 		},
@@ -55,13 +55,13 @@ func (d Description) apiServer() Component {
 	})
 }
 
-func (d Description) controllerManager() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-controller-manager", Component{
+func (c *Cluster) controllerManager() Component {
+	return c.built(toolchain.Kubernetes(c.Kubernetes), "kube-controller-manager", Component{
 		Arguments: []string{
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(controllerManagerPort),
-			"--root-ca-file=" + d.authority(),
-			"--service-account-private-key-file=" + d.servingKey(),
+			"--root-ca-file=" + c.authority(),
+			"--service-account-private-key-file=" + c.servingKey(),
 			"--use-service-account-credentials=true",
 			"--leader-elect=false",
 			"--kube-api-qps=200",
@@ -73,8 +73,8 @@ func (d Description) controllerManager() Component {
 	})
 }
 
-func (d Description) scheduler() Component {
-	return d.built(toolchain.Kubernetes(d.Kubernetes), "kube-scheduler", Component{
+func (c *Cluster) scheduler() Component {
+	return c.built(toolchain.Kubernetes(c.Kubernetes), "kube-scheduler", Component{
 		Arguments: []string{
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(schedulerPort),

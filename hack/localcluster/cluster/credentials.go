@@ -20,13 +20,14 @@ import (
 
 // writeCredentials makes one certificate for all servers, and a token with a kubeconfig for each user, unless they exist. They serve all
 // addons, because a running cluster can gain some.
-func (c *Cluster) writeCredentials(description Description) error {
-	if exists(description.tokens()) {
+func (c *Cluster) writeCredentials() error {
+	if exists(c.tokens()) {
 		return nil
 	}
-	description.With = strings.Join(knownNames(), ",")
+	all := c.at(c.Versions)
+	all.With = strings.Join(knownNames(), ",")
 	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	for _, addon := range description.addons() {
+	for _, addon := range all.addons() {
 		if addon.Webhook.Service != "" {
 			hosts = append(hosts, addon.Webhook.Service+"."+addon.Namespace+".svc")
 		}
@@ -41,15 +42,15 @@ func (c *Cluster) writeCredentials(description Description) error {
 	}
 	_, authority := pem.Decode(certificate)
 	if err := errors.Join(
-		cert.WriteCert(description.servingCertificate(), certificate), cert.WriteCert(description.authority(), authority),
-		keyutil.WriteKey(description.servingKey(), key),
+		cert.WriteCert(c.servingCertificate(), certificate), cert.WriteCert(c.authority(), authority),
+		keyutil.WriteKey(c.servingKey(), key),
 	); err != nil {
 		return fmt.Errorf("write the certificate: %w", err)
 	}
-	users := map[string]User{c.layout.AdminKubeconfig(): administrator("admin")}
-	for _, component := range description.All() {
+	users := map[string]User{c.AdminKubeconfig(): administrator("admin")}
+	for _, component := range all.All() {
 		if component.User.Name != "" {
-			users[c.layout.Kubeconfig(component.Name)] = component.User
+			users[c.Kubeconfig(component.Name)] = component.User
 		}
 	}
 	table := &bytes.Buffer{}
@@ -65,7 +66,7 @@ func (c *Cluster) writeCredentials(description Description) error {
 		}
 	}
 	lines.Flush()
-	if err := keyutil.WriteKey(description.tokens(), table.Bytes()); err != nil {
+	if err := keyutil.WriteKey(c.tokens(), table.Bytes()); err != nil {
 		return fmt.Errorf("write the tokens: %w", err)
 	}
 	return nil

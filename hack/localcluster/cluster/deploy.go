@@ -28,10 +28,10 @@ components: [%s]
 
 // Deploy builds the operator from the working tree, applies the overlay with its image and waits until the new operator is ready.
 func (c *Cluster) Deploy(ctx context.Context) error {
-	return c.change(func(description Description) error {
+	return c.change(func(c *Cluster) error {
 		var tag string
 		err := progress.Step("build the operator", func() (err error) {
-			tag, err = c.buildOperator(ctx, description)
+			tag, err = c.buildOperator(ctx)
 			return err
 		})
 		if err != nil {
@@ -39,7 +39,7 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 		}
 		components := ""
 		// Older API servers do not serve MutatingAdmissionPolicies.
-		if older(description.Kubernetes, "v1.36.0") {
+		if older(c.Kubernetes, "v1.36.0") {
 			components = "../../config/components/no-outcome-policy"
 		}
 		content := fmt.Sprintf(kustomization, images.OperatorRepository, tag, components)
@@ -56,11 +56,11 @@ func (c *Cluster) Deploy(ctx context.Context) error {
 
 // Reinstall applies again what Deploy has applied last, and waits until the operator is ready.
 func (c *Cluster) Reinstall(ctx context.Context) error {
-	return c.change(func(Description) error { return c.install(ctx) })
+	return c.change(func(c *Cluster) error { return c.install(ctx) })
 }
 
 // overlay is the directory of the overlay that Deploy applies.
-func (c *Cluster) overlay() string { return c.layout.Path("deploy") }
+func (c *Cluster) overlay() string { return c.Path("deploy") }
 
 // install applies the overlay, and waits until all replicas are of the newest revision and available. Its error has what a person needs to see
 // why they are not: the pods with their events, and the end of their logs.
@@ -81,8 +81,8 @@ func (c *Cluster) install(ctx context.Context) error {
 }
 
 // buildOperator makes the operator's image known to all nodes, and returns its tag, which is derived from the image.
-func (c *Cluster) buildOperator(ctx context.Context, description Description) (tag string, err error) {
-	image, err := images.Operator(ctx, c.layout.Repository, platform())
+func (c *Cluster) buildOperator(ctx context.Context) (tag string, err error) {
+	image, err := images.Operator(ctx, c.Repository, platform())
 	if err != nil {
 		return "", fmt.Errorf("build the operator's image: %w", err)
 	}
@@ -91,5 +91,5 @@ func (c *Cluster) buildOperator(ctx context.Context, description Description) (t
 		return "", fmt.Errorf("digest the operator's image: %w", err)
 	}
 	tag = digest.Hex[:12]
-	return tag, c.importImage(ctx, description, images.OperatorRepository+":"+tag, image)
+	return tag, c.importImage(ctx, images.OperatorRepository+":"+tag, image)
 }

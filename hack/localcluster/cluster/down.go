@@ -41,7 +41,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 		unmountControllers,
 		func() error { return removeNetwork(ctx) },
 		c.removeShimSockets,
-		func() error { return unmountBelow(c.layout.Root()) },
+		func() error { return unmountBelow(c.Root()) },
 		c.unlinkSocket,
 		c.removeTraces,
 		c.removeFiles,
@@ -55,7 +55,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 }
 
 func (c *Cluster) removeFiles() error {
-	entries, err := os.ReadDir(c.layout.Root())
+	entries, err := os.ReadDir(c.Root())
 	if err != nil {
 		return fmt.Errorf("list the cluster directory: %w", err)
 	}
@@ -63,7 +63,7 @@ func (c *Cluster) removeFiles() error {
 		if slices.Contains([]string{lockName, "logs"}, entry.Name()) {
 			continue
 		}
-		if err := os.RemoveAll(c.layout.Path(entry.Name())); err != nil {
+		if err := os.RemoveAll(c.Path(entry.Name())); err != nil {
 			return fmt.Errorf("empty the cluster directory: %w", err)
 		}
 	}
@@ -73,7 +73,7 @@ func (c *Cluster) removeFiles() error {
 // removeShimSockets removes the sockets of the processes between containerd and its containers, which lie outside the cluster
 // directory.
 func (c *Cluster) removeShimSockets() error {
-	files, err := filepath.Glob(c.layout.Node("*", "containerd", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	files, err := filepath.Glob(c.Node("*", "containerd", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
 	if err != nil {
 		return fmt.Errorf("list the shims' sockets: %w", err)
 	}
@@ -131,7 +131,7 @@ const daemonDirectory = "/hostvarrun/containerd"
 // unlinkSocket removes the link if it is this cluster's, and its directory if nothing else is in it.
 func (c *Cluster) unlinkSocket() error {
 	target, err := os.Readlink(daemonDirectory)
-	if err != nil || !strings.HasPrefix(target, c.layout.Root()+string(filepath.Separator)) {
+	if err != nil || !strings.HasPrefix(target, c.Root()+string(filepath.Separator)) {
 		return nil
 	}
 	if err := os.Remove(daemonDirectory); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func (c *Cluster) removeTraces() error {
 				content, _ := os.ReadFile(trace)
 				named = string(content)
 			}
-			if !strings.Contains(named, c.layout.Root()+string(filepath.Separator)) {
+			if !strings.Contains(named, c.Root()+string(filepath.Separator)) {
 				continue
 			}
 			if err := os.RemoveAll(trace); err != nil {

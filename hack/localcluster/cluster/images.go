@@ -24,9 +24,9 @@ func platform() v1.Platform { return v1.Platform{OS: runtime.GOOS, Architecture:
 // importImages makes the images that every cluster has, and makes them known to the kubelet of a container runtime.
 func (c *Cluster) importImages(ctx context.Context, socket string) error {
 	for reference, build := range map[string]func() (v1.Image, error){
-		images.PauseReference:     func() (v1.Image, error) { return images.Pause(ctx, c.layout.Repository, platform()) },
+		images.PauseReference:     func() (v1.Image, error) { return images.Pause(ctx, c.Repository, platform()) },
 		images.BusyboxReference:   func() (v1.Image, error) { return busyboxImage(ctx) },
-		images.QuickExitReference: func() (v1.Image, error) { return images.QuickExit(ctx, c.layout.Repository, platform()) },
+		images.QuickExitReference: func() (v1.Image, error) { return images.QuickExit(ctx, c.Repository, platform()) },
 	} {
 		image, err := build()
 		if err != nil {
@@ -40,17 +40,17 @@ func (c *Cluster) importImages(ctx context.Context, socket string) error {
 }
 
 // importImage makes an image known to the kubelets of all nodes.
-func (c *Cluster) importImage(ctx context.Context, description Description, reference string, image v1.Image) error {
+func (c *Cluster) importImage(ctx context.Context, reference string, image v1.Image) error {
 	var sockets []string
 	for _, node := range nodes {
-		sockets = append(sockets, description.containerdSocket(node))
+		sockets = append(sockets, c.containerdSocket(node))
 	}
 	return c.importTo(ctx, reference, image, sockets...)
 }
 
 // importTo saves an archive of an image, where the virtual node finds it, and imports it to container runtimes.
 func (c *Cluster) importTo(ctx context.Context, reference string, image v1.Image, sockets ...string) error {
-	archive := c.layout.Path("images", strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
+	archive := c.Path("images", strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
 	tag, err := name.NewTag(reference)
 	if err != nil {
 		return fmt.Errorf("parse the image reference %s: %w", reference, err)

@@ -26,44 +26,44 @@ var (
 func (n Node) cgroup() string { return cgroupRoot + "/" + n.Name }
 
 // containerdSocket is where the containerd of a node listens.
-func (d Description) containerdSocket(node Node) string {
-	return d.Node(node.Name, "containerd", "containerd.sock")
+func (c *Cluster) containerdSocket(node Node) string {
+	return c.Node(node.Name, "containerd", "containerd.sock")
 }
 
-func (d Description) containerd(node Node) Component {
-	configuration, network := d.Node(node.Name, "config", "containerd.toml"), d.Node(node.Name, "cni")
-	path := func(name string) string { return d.Node(node.Name, "containerd", name) }
+func (c *Cluster) containerd(node Node) Component {
+	configuration, network := c.Node(node.Name, "config", "containerd.toml"), c.Node(node.Name, "cni")
+	path := func(name string) string { return c.Node(node.Name, "containerd", name) }
 	return Component{
 		Name:      containerdName + node.Suffix,
 		Path:      "/usr/bin/containerd",
 		Arguments: []string{"--config=" + configuration},
-		Health:    Probe{Command: []string{"ctr", "--address", d.containerdSocket(node), "version"}},
+		Health:    Probe{Command: []string{"ctr", "--address", c.containerdSocket(node), "version"}},
 		Files: map[string]string{
 			configuration: strings.NewReplacer(
 				"{root}", path("root"),
 				"{state}", path("state"),
-				"{socket}", d.containerdSocket(node),
+				"{socket}", c.containerdSocket(node),
 				"{optional}", path("optional"),
 				"{network}", network,
 				"{runc}", path("runc"),
 				"{pause}", images.PauseReference,
 			).Replace(containerdTemplate),
-			network + "/10-bridge.conflist": strings.NewReplacer("{bridge}", bridge, "{addresses}", d.Path("addresses")).Replace(bridgeTemplate),
+			network + "/10-bridge.conflist": strings.NewReplacer("{bridge}", bridge, "{addresses}", c.Path("addresses")).Replace(bridgeTemplate),
 		},
 	}
 }
 
-func (d Description) kubelet(node Node) Component {
-	configuration, resolver := d.Node(node.Name, "config", "kubelet.yaml"), d.Node(node.Name, "config", "resolv.conf")
+func (c *Cluster) kubelet(node Node) Component {
+	configuration, resolver := c.Node(node.Name, "config", "kubelet.yaml"), c.Node(node.Name, "config", "resolv.conf")
 	// Taints can be encoded. JSON is also YAML.
 	taints, _ := json.Marshal(node.Taints)
-	return d.built(toolchain.Kubernetes(d.KubeletVersion), kubeletName, Component{
+	return c.built(toolchain.Kubernetes(c.KubeletVersion), kubeletName, Component{
 		Name: kubeletName + node.Suffix,
 		Arguments: []string{
 			"--config=" + configuration,
 			"--hostname-override=" + node.Name,
 			"--node-ip=" + node.Address,
-			"--root-dir=" + d.Node(node.Name, "kubelet"),
+			"--root-dir=" + c.Node(node.Name, "kubelet"),
 			"--node-labels=" + node.Labels,
 			"--v=2",
 		},
@@ -73,13 +73,13 @@ func (d Description) kubelet(node Node) Component {
 			"{address}", node.Address,
 			"{healthPort}", strconv.Itoa(node.HealthPort),
 			"{taints}", string(taints),
-			"{certificate}", d.servingCertificate(),
-			"{key}", d.servingKey(),
-			"{socket}", d.containerdSocket(node),
+			"{certificate}", c.servingCertificate(),
+			"{key}", c.servingKey(),
+			"{socket}", c.containerdSocket(node),
 			"{cgroup}", node.cgroup(),
 			"{resolver}", resolver,
-			"{logs}", d.Node(node.Name, "pod-logs"),
-			"{plugins}", d.Node(node.Name, "volume-plugins"),
+			"{logs}", c.Node(node.Name, "pod-logs"),
+			"{plugins}", c.Node(node.Name, "volume-plugins"),
 		).Replace(kubeletTemplate)},
 	})
 }

@@ -35,7 +35,7 @@ const logLines = 30
 // identity returns the process of the component that this tool started last. A missing or damaged record stands for none.
 func (c *Cluster) identity(component Component) process.Identity {
 	var identity process.Identity
-	content, _ := os.ReadFile(c.layout.Record(component.Name))
+	content, _ := os.ReadFile(c.Record(component.Name))
 	_ = json.Unmarshal(content, &identity)
 	return identity
 }
@@ -44,10 +44,10 @@ func (c *Cluster) alive(component Component) bool { return c.identity(component)
 
 // start starts the component unless it runs, and waits until it is healthy. The first component of an addon makes what the addon needs,
 // and a container runtime gets the images of the cluster.
-func (c *Cluster) start(ctx context.Context, description Description, component Component) error {
+func (c *Cluster) start(ctx context.Context, component Component) error {
 	if component.Addon != "" {
-		if addon := description.addon(component.Addon); addon.Components[0].Name == component.Name {
-			if err := c.installAddon(ctx, description, addon); err != nil {
+		if addon := c.addon(component.Addon); addon.Components[0].Name == component.Name {
+			if err := c.installAddon(ctx, addon); err != nil {
 				return fmt.Errorf("install %s: %w", component.Addon, err)
 			}
 		}
@@ -60,7 +60,7 @@ func (c *Cluster) start(ctx context.Context, description Description, component 
 	}
 	for _, node := range nodes {
 		if component.Name == containerdName+node.Suffix {
-			return c.importImages(ctx, description.containerdSocket(node))
+			return c.importImages(ctx, c.containerdSocket(node))
 		}
 	}
 	return nil
@@ -75,15 +75,15 @@ func (c *Cluster) launch(component Component) error {
 		Path:        component.Path,
 		Arguments:   component.Arguments,
 		Environment: slices.Concat(environment, component.Environment),
-		Directory:   c.layout.Root(),
-		Log:         c.layout.Log(component.Name),
+		Directory:   c.Root(),
+		Log:         c.Log(component.Name),
 		// One of the machine's hierarchies is enough to find the process.
 		Cgroup: filepath.Join(hierarchies()[0], cgroupSystem),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", component.Name, err)
 	}
-	return saveJSON(c.layout.Record(component.Name), identity)
+	return saveJSON(c.Record(component.Name), identity)
 }
 
 // await waits until the component is healthy. It fails early when the process ends.
@@ -99,7 +99,7 @@ func (c *Cluster) await(ctx context.Context, component Component) error {
 		err = errors.New("the process ended")
 	}
 	if err != nil {
-		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name)))
+		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.Log(component.Name)))
 	}
 	progress.Say("%s is healthy (%.1f s)", component.Name, time.Since(begin).Seconds())
 	return nil
@@ -111,7 +111,7 @@ func (c *Cluster) stop(ctx context.Context, component Component, grace time.Dura
 	if err := process.Stop(ctx, c.identity(component), grace); err != nil {
 		return fmt.Errorf("stop %s: %w", component.Name, err)
 	}
-	if err := os.RemoveAll(c.layout.Record(component.Name)); err != nil {
+	if err := os.RemoveAll(c.Record(component.Name)); err != nil {
 		return fmt.Errorf("forget %s: %w", component.Name, err)
 	}
 	return nil
@@ -125,13 +125,13 @@ func tail(file string) string {
 // ChangeComponent starts one component of the cluster, unless it runs, and waits until it is healthy. Or it stops or kills the component,
 // if it runs, and waits until it is gone. The action is start, stop or kill.
 func (c *Cluster) ChangeComponent(ctx context.Context, action, name string) error {
-	return c.change(func(description Description) error {
-		component, err := description.named(name)
+	return c.change(func(c *Cluster) error {
+		component, err := c.named(name)
 		switch {
 		case err != nil:
 			return err
 		case action == "start":
-			return c.start(ctx, description, component)
+			return c.start(ctx, component)
 		case action == "kill":
 			return c.stop(ctx, component, 0)
 		default:

@@ -34,7 +34,7 @@ func (c *Cluster) Up(ctx context.Context) error {
 	}
 	defer unlock()
 	current := c.loadState()
-	if !current.Complete || !slices.ContainsFunc(c.description(current.Versions).All(), c.alive) {
+	if !current.Complete || !slices.ContainsFunc(c.at(current.Versions).All(), c.alive) {
 		if err := c.prepareMachine(ctx); err != nil {
 			return err
 		}
@@ -55,42 +55,42 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err := c.tearDown(ctx); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(c.layout.Path("logs")); err != nil {
+	if err := os.RemoveAll(c.Path("logs")); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
-	return layout.WriteFile(claimFile, []byte(c.layout.Root()+"\n"))
+	return layout.WriteFile(claimFile, []byte(c.Root()+"\n"))
 }
 
 // complete starts everything that does not run, and waits until the cluster is usable.
 func (c *Cluster) complete(ctx context.Context, current state) error {
-	description := c.description(current.Versions)
-	if err := c.equip(ctx, description, current); err != nil {
+	c = c.at(current.Versions)
+	if err := c.equip(ctx, current); err != nil {
 		return err
 	}
-	for _, component := range description.All() {
+	for _, component := range c.All() {
 		if c.alive(component) && probe(ctx, component.Health) == nil {
 			continue
 		}
-		if err := c.start(ctx, description, component); err != nil {
+		if err := c.start(ctx, component); err != nil {
 			return err
 		}
 	}
-	for node, component := range description.servers() {
+	for node, component := range c.servers() {
 		if err := c.awaitNode(ctx, node, component); err != nil {
 			return err
 		}
 	}
 	current.Complete = true
-	if err := saveJSON(c.layout.State(), current); err != nil {
+	if err := saveJSON(c.State(), current); err != nil {
 		return err
 	}
-	progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
+	progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.AdminKubeconfig())
 	return nil
 }
 
 // equip gives the cluster what its processes need: programs, addresses, control groups and files.
-func (c *Cluster) equip(ctx context.Context, description Description, current state) error {
-	if err := c.build(ctx, current.Versions); err != nil {
+func (c *Cluster) equip(ctx context.Context, current state) error {
+	if err := c.build(ctx); err != nil {
 		return err
 	}
 	if err := addAddresses(ctx); err != nil {
@@ -99,20 +99,20 @@ func (c *Cluster) equip(ctx context.Context, description Description, current st
 	if err := makeCgroups(); err != nil {
 		return err
 	}
-	if err := link(daemonDirectory, filepath.Dir(description.containerdSocket(nodes[0]))); err != nil {
+	if err := link(daemonDirectory, filepath.Dir(c.containerdSocket(nodes[0]))); err != nil {
 		return err
 	}
-	kubectl := filepath.Join(c.builder.Directory(toolchain.Kubernetes(current.Kubernetes)), "kubectl")
-	if err := link(c.layout.Kubectl(), kubectl); err != nil {
+	kubectl := filepath.Join(c.Builder.Directory(toolchain.Kubernetes(current.Kubernetes)), "kubectl")
+	if err := link(c.Kubectl(), kubectl); err != nil {
 		return err
 	}
-	if err := saveJSON(c.layout.State(), current); err != nil {
+	if err := saveJSON(c.State(), current); err != nil {
 		return err
 	}
-	if err := c.writeCredentials(description); err != nil {
+	if err := c.writeCredentials(); err != nil {
 		return err
 	}
-	for _, component := range description.All() {
+	for _, component := range c.All() {
 		for file, content := range component.Files {
 			if err := layout.WriteFile(file, []byte(content)); err != nil {
 				return err
@@ -138,18 +138,18 @@ func link(file, target string) error {
 }
 
 // build builds the programs of a cluster that are not in the cache.
-func (c *Cluster) build(ctx context.Context, versions Versions) error {
-	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd()}
-	for _, addon := range c.description(versions).addons() {
+func (c *Cluster) build(ctx context.Context) error {
+	tools := []toolchain.Tool{toolchain.Kubernetes(c.Kubernetes), toolchain.Etcd()}
+	for _, addon := range c.addons() {
 		tools = append(tools, addon.Tool)
 	}
 	for _, tool := range tools {
-		if _, err := c.builder.Ensure(ctx, tool); err != nil {
+		if _, err := c.Builder.Ensure(ctx, tool); err != nil {
 			return err
 		}
 	}
 	// Older kubelets come from a tool that builds more.
-	_, err := c.builder.Ensure(ctx, toolchain.Kubernetes(versions.KubeletVersion), kubeletName)
+	_, err := c.Builder.Ensure(ctx, toolchain.Kubernetes(c.KubeletVersion), kubeletName)
 	return err
 }
 
@@ -167,7 +167,7 @@ func (c *Cluster) awaitNode(ctx context.Context, name, component string) error {
 		return api.Get(ctx, account, &corev1.ServiceAccount{})
 	})
 	if err != nil {
-		return fmt.Errorf("node %s did not become ready: %w\n%s", name, err, tail(c.layout.Log(component)))
+		return fmt.Errorf("node %s did not become ready: %w\n%s", name, err, tail(c.Log(component)))
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestToolModules(t *testing.T) {
 		tools = append(tools, toolchain.Kubernetes(version))
 	}
 	for _, version := range kruiseVersions {
-		for _, addon := range (Description{Versions: Versions{Kruise: version, With: strings.Join(knownNames(), ",")}}).addons() {
+		for _, addon := range (&Cluster{Versions: Versions{Kruise: version, With: strings.Join(knownNames(), ",")}}).addons() {
 			if addon.Tool.Directory == "" {
 				tools = append(tools, addon.Tool)
 			}
