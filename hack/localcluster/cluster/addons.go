@@ -4,6 +4,7 @@ package cluster
 
 import (
 	_ "embed"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -87,77 +88,63 @@ func virtual(c *Cluster) Addon {
 	}
 }
 
+// project is an addon of Kubernetes itself, named as its module: a controller that reads a configuration file, and serves webhooks at a port
+// and its health at the next one. The configuration is what other projects do not have.
+func project(c *Cluster, name string, port int, tool toolchain.Tool, configuration string) Addon {
+	controller, namespace := name+"-controller", name+"-system"
+	file := c.Path("addons", controller+".yaml")
+	common := fmt.Sprintf(`kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+webhook: {host: 127.0.0.1, port: %d, certDir: %q}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: "127.0.0.1:%d"}
+`, port, c.Path("pki"), port+1)
+	tool.Source = "sigs.k8s.io/" + name
+	return Addon{
+		Tool:      tool,
+		Namespace: namespace,
+		Manifests: "config/default",
+		Webhook:   Webhook{Service: name + "-webhook-service", Port: port},
+		Components: []Component{{
+			Name:      controller,
+			Arguments: []string{"--config=" + file, "--zap-log-level=2"},
+			User:      serviceAccount(namespace, controller+"-manager"),
+			Health:    Probe{URL: "http://" + loopback(port+1) + "/readyz"},
+			Files:     map[string]string{file: common + configuration},
+		}},
+	}
+}
+
 // jobset makes one Job for each replica of its replicated jobs. Its agent in pods, which needs the API server, restarts them in place: their
 // containers all start again.
 func jobset(c *Cluster) Addon {
-	const (
-		module, version       = "sigs.k8s.io/jobset", "v0.11.0"
-		controller, namespace = "jobset-controller", "jobset-system"
-		agent                 = "in-place-restart-agent"
-	)
-	configuration := c.Path("addons", controller+".yaml")
-	return Addon{
-		Tool: toolchain.Tool{
-			Name: "jobset-" + version, Source: module, Duration: "2 minutes",
-			Packages: map[string]string{controller: module, agent: module + "/cmd/" + agent},
-		},
-		Namespace: namespace,
-		Manifests: "config/default",
-		Webhook:   Webhook{Service: "jobset-webhook-service", Port: 21510},
-		Components: []Component{{
-			Name:      controller,
-			Arguments: []string{"--config=" + configuration, "--zap-log-level=2"},
-			User:      serviceAccount(namespace, "jobset-controller-manager"),
-			Health:    Probe{URL: "http://127.0.0.1:21511/readyz"},
-			Files: map[string]string{configuration: `apiVersion: config.jobset.x-k8s.io/v1alpha1
-kind: Configuration
-leaderElection: {leaderElect: false}
+	const module, version, agent = "sigs.k8s.io/jobset", "v0.11.0", "in-place-restart-agent"
+	addon := project(c, "jobset", 21510, toolchain.Tool{
+		Name: "jobset-" + version, Duration: "2 minutes",
+		Packages: map[string]string{"jobset-controller": module, agent: module + "/cmd/" + agent},
+	}, `apiVersion: config.jobset.x-k8s.io/v1alpha1
 featureGates: {InPlaceRestart: true}
-internalCertManagement: {enable: false}
-webhook: {host: 127.0.0.1, port: 21510, certDir: "` + c.Path("pki") + `"}
-metrics: {bindAddress: "0"}
-health: {healthProbeBindAddress: "127.0.0.1:21511"}
-`},
-		}},
-		Image:      "localhost/" + agent + ":" + version,
-		Entrypoint: agent,
-	}
+`)
+	addon.Image, addon.Entrypoint = "localhost/"+agent+":"+version, agent
+	return addon
 }
 
 // kueue admits Jobs, JobSets and plain pods by quota. It takes pods of namespaces whose objects name a queue.
 func kueue(c *Cluster) Addon {
-	const module, namespace, controller = "sigs.k8s.io/kueue", "kueue-system", "kueue-controller"
-	configuration := c.Path("addons", controller+".yaml")
-	return Addon{
-		Tool: toolchain.Tool{
-			Name: "kueue-v0.15.0", Source: module, Duration: "4 minutes", Packages: map[string]string{controller: module + "/cmd/kueue"},
-			// No option says where the certificate of the metrics is, which nobody reads.
-			Change: `grep -q '"/etc/kueue/metrics/certs"' cmd/kueue/main.go
-sed -i 's|"/etc/kueue/metrics/certs"|cfg.Webhook.CertDir|' cmd/kueue/main.go`,
-		},
-		Namespace: namespace,
-		Manifests: "config/default",
-		Webhook:   Webhook{Service: "kueue-webhook-service", Port: 21520},
-		Components: []Component{{
-			Name:      controller,
-			Arguments: []string{"--config=" + configuration, "--zap-log-level=2"},
-			User:      serviceAccount(namespace, "kueue-controller-manager"),
-			Health:    Probe{URL: "http://127.0.0.1:21521/readyz"},
-			// The visibility server cannot be told which address to listen on.
-			Files: map[string]string{configuration: `apiVersion: config.kueue.x-k8s.io/v1beta2
-kind: Configuration
+	// The visibility server cannot be told which address to listen on.
+	const configuration = `apiVersion: config.kueue.x-k8s.io/v1beta2
 namespace: kueue-system
-health: {healthProbeBindAddress: "127.0.0.1:21521"}
-metrics: {bindAddress: "0"}
-webhook: {host: 127.0.0.1, port: 21520, certDir: "` + c.Path("pki") + `"}
-leaderElection: {leaderElect: false}
-internalCertManagement: {enable: false}
 featureGates: {VisibilityOnDemand: false}
 integrations:
   frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]
-`},
-		}},
-	}
+`
+	return project(c, "kueue", 21520, toolchain.Tool{
+		Name: "kueue-v0.15.0", Duration: "4 minutes", Packages: map[string]string{"kueue-controller": "sigs.k8s.io/kueue/cmd/kueue"},
+		// No option says where the certificate of the metrics is, which nobody reads.
+		Change: `grep -q '"/etc/kueue/metrics/certs"' cmd/kueue/main.go
+sed -i 's|"/etc/kueue/metrics/certs"|cfg.Webhook.CertDir|' cmd/kueue/main.go`,
+	}, configuration)
 }
 
 // argo makes the pods of workflows. Its programs in these pods need the API server, so a workflow must have hostNetwork: true.

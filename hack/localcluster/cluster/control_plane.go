@@ -56,34 +56,27 @@ func (c *Cluster) apiServer() Component {
 }
 
 func (c *Cluster) controllerManager() Component {
-	return c.built(toolchain.Kubernetes(c.Kubernetes), "kube-controller-manager", Component{
-		Arguments: []string{
-			"--bind-address=127.0.0.1",
-			"--secure-port=" + strconv.Itoa(controllerManagerPort),
-			"--root-ca-file=" + c.authority(),
-			"--service-account-private-key-file=" + c.servingKey(),
-			"--use-service-account-credentials=true",
-			"--leader-elect=false",
-			"--kube-api-qps=200",
-			"--kube-api-burst=400",
-			"--v=1",
-		},
-		Health: Probe{URL: "https://" + loopback(controllerManagerPort) + "/healthz"},
-		User:   User{Name: "system:kube-controller-manager"},
-	})
+	return c.controller("kube-controller-manager", controllerManagerPort,
+		"--root-ca-file="+c.authority(),
+		"--service-account-private-key-file="+c.servingKey(),
+		"--use-service-account-credentials=true",
+	)
 }
 
-func (c *Cluster) scheduler() Component {
-	return c.built(toolchain.Kubernetes(c.Kubernetes), "kube-scheduler", Component{
-		Arguments: []string{
+func (c *Cluster) scheduler() Component { return c.controller("kube-scheduler", schedulerPort) }
+
+// controller returns a component of the control plane that is a user of the API server and serves only its health, at the port.
+func (c *Cluster) controller(name string, port int, arguments ...string) Component {
+	return c.built(toolchain.Kubernetes(c.Kubernetes), name, Component{
+		Arguments: append(arguments,
 			"--bind-address=127.0.0.1",
-			"--secure-port=" + strconv.Itoa(schedulerPort),
+			"--secure-port="+strconv.Itoa(port),
 			"--leader-elect=false",
 			"--kube-api-qps=200",
 			"--kube-api-burst=400",
 			"--v=1",
-		},
-		Health: Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
-		User:   User{Name: "system:kube-scheduler"},
+		),
+		Health: Probe{URL: "https://" + loopback(port) + "/healthz"},
+		User:   User{Name: "system:" + name},
 	})
 }
