@@ -144,22 +144,14 @@ func TestPrometheusUnderstandsTheDashboard(t *testing.T) {
 				t.Errorf("%s: %v", panel.Title, err)
 				continue
 			}
-			parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
-				if selector, ok := node.(*parser.VectorSelector); ok {
-					checkSelector(t, panel.Title, selector)
+			// The namespace and job are chosen at the top of the dashboard.
+			for _, matchers := range parser.ExtractSelectors(expression) {
+				for _, name := range []string{"namespace", "job"} {
+					if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == name }) {
+						t.Errorf("%s: a series %s is not selected by %s", panel.Title, matchers, name)
+					}
 				}
-				return nil
-			})
-		}
-	}
-}
-
-// checkSelector fails for a series that ignores the namespace and job chosen at the top of the dashboard.
-func checkSelector(t *testing.T, panel string, selector *parser.VectorSelector) {
-	t.Helper()
-	for _, name := range []string{"namespace", "job"} {
-		if !slices.ContainsFunc(selector.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == name }) {
-			t.Errorf("%s: %s is not selected by %s", panel, selector, name)
+			}
 		}
 	}
 }
