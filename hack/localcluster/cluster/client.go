@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,16 +47,14 @@ func connectWith(configuration *rest.Config) (client.Client, error) {
 // createAll creates the objects that do not exist, and waits until all definitions of the API server are established. Webhooks come first,
 // so that no custom resource gets past them.
 func createAll(ctx context.Context, api client.Client, objects []*unstructured.Unstructured) error {
-	after := func(object *unstructured.Unstructured) int {
-		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return after(a) - after(b) })
-	for _, object := range objects {
-		if err := client.IgnoreAlreadyExists(api.Create(ctx, object)); err != nil {
-			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+	for _, webhooks := range []bool{true, false} {
+		for _, object := range objects {
+			if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") != webhooks {
+				continue
+			}
+			if err := client.IgnoreAlreadyExists(api.Create(ctx, object)); err != nil {
+				return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
 		}
 	}
 	return progress.Poll(ctx, pollInterval, 60*time.Second, func(ctx context.Context) error {
