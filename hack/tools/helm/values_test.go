@@ -44,16 +44,6 @@ var (
 	}
 )
 
-// fieldsOf returns the scalar fields of the objects by their paths, and true for each object.
-func fieldsOf(rendered objects) map[string]any {
-	fields := map[string]any{}
-	for key, object := range rendered {
-		fields[key] = true
-		flatten(key+" ", object.Object, fields)
-	}
-	return fields
-}
-
 // flatten adds the scalar fields by their paths.
 func flatten(path string, value any, into map[string]any) {
 	switch value := value.(type) {
@@ -72,10 +62,14 @@ func flatten(path string, value any, into map[string]any) {
 	}
 }
 
-// requireFields requires fields of the rendered objects. An absent field is nil.
+// requireFields requires scalar fields of the rendered objects by their paths. An absent field is nil, and a key of an object alone is true.
 func requireFields(t *testing.T, rendered objects, want map[string]any) {
 	t.Helper()
-	all, got := fieldsOf(rendered), map[string]any{}
+	all, got := map[string]any{}, map[string]any{}
+	for key, object := range rendered {
+		all[key] = true
+		flatten(key+" ", object.Object, all)
+	}
 	for path := range want {
 		got[path] = all[path]
 	}
