@@ -37,18 +37,21 @@ func readEnv(container *corev1.Container) envDeclaration {
 	terminate, image := false, ""
 	for _, variable := range conventionVariables(container) {
 		if variable.ValueFrom != nil {
-			d.warn(container.Name, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
-				"container %s: environment variable %s has no literal value, and the operator cannot read valueFrom; set value instead",
-				container.Name, variable.Name))
+			d.warn(container.Name, variable, "has no literal value, and the operator cannot read valueFrom; set value instead")
 			continue
 		}
 		switch variable.Name {
 		case v1alpha1.EnvTerminate:
-			terminate = d.readTerminate(container.Name, variable)
+			terminate, _ = d.readBool(container.Name, variable)
 		case v1alpha1.EnvTerminateWithImage:
 			image = d.readImage(container.Name, variable)
 		case v1alpha1.EnvIgnoreExitCode:
-			d.readIgnoreExitCode(container.Name, variable)
+			switch ignore, valid := d.readBool(container.Name, variable); {
+			case ignore:
+				d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
+			case valid:
+				d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
+			}
 		}
 	}
 	d.sidecar = terminate || image != ""
@@ -89,38 +92,26 @@ func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
 
 func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) string {
 	if variable.Value != "" && !IsImageReference(variable.Value) {
-		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
-			"container %s: environment variable %s is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1",
-			container, variable.Name, variable.Value, maxImage))
+		d.warn(container, variable, fmt.Sprintf(
+			"is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1", variable.Value, maxImage))
 		return ""
 	}
 	return variable.Value
 }
 
-func (d *envDeclaration) readIgnoreExitCode(container string, variable *corev1.EnvVar) {
+func (d *envDeclaration) readBool(container string, variable *corev1.EnvVar) (value, valid bool) {
 	switch {
 	case strings.EqualFold(variable.Value, "true"):
-		d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
+		return true, true
 	case strings.EqualFold(variable.Value, "false"):
-		d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
+		return false, true
 	case variable.Value != "":
-		d.warnNotBool(container, variable)
+		d.warn(container, variable, fmt.Sprintf(`is %.80q; it must be "true" or "false"`, variable.Value))
 	}
+	return false, false
 }
 
-func (d *envDeclaration) readTerminate(container string, variable *corev1.EnvVar) bool {
-	if variable.Value != "" && !strings.EqualFold(variable.Value, "true") && !strings.EqualFold(variable.Value, "false") {
-		d.warnNotBool(container, variable)
-	}
-	return strings.EqualFold(variable.Value, "true")
-}
-
-func (d *envDeclaration) warnNotBool(container string, variable *corev1.EnvVar) {
-	d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
-		"container %s: environment variable %s is %.80q; it must be \"true\" or \"false\"",
-		container, variable.Name, variable.Value))
-}
-
-func (d *envDeclaration) warn(container string, reason v1alpha1.Reason, message string) {
-	d.warnings = append(d.warnings, Warning{Container: container, Reason: reason, Message: message})
+func (d *envDeclaration) warn(container string, variable *corev1.EnvVar, problem string) {
+	message := fmt.Sprintf("container %s: environment variable %s %s", container, variable.Name, problem)
+	d.warnings = append(d.warnings, Warning{Container: container, Reason: v1alpha1.ReasonInvalidEnv, Message: message})
 }

@@ -62,10 +62,7 @@ func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, erro
 	if err != nil {
 		return Policy{}, err
 	}
-	parsed.namespaces = labels.Everything()
-	if selector := policy.Spec.NamespaceSelector; selector != nil {
-		parsed.namespaces, err = parseSelector("spec.namespaceSelector", selector)
-	}
+	parsed.namespaces, err = parseSelector("spec.namespaceSelector", cmp.Or(policy.Spec.NamespaceSelector, &metav1.LabelSelector{}))
 	if err != nil {
 		return Policy{}, err
 	}
@@ -195,21 +192,9 @@ func UnknownEnforcement(enforcement v1alpha1.Enforcement) string {
 // byPrecedence orders policies by precedence, highest first.
 func byPrecedence(a, b roles) int {
 	return cmp.Or(
-		compareBool(a.Ref.Kind == KindNamespaced, b.Ref.Kind == KindNamespaced),
+		-strings.Compare(string(a.Ref.Kind), string(b.Ref.Kind)), // KindNamespaced is after KindCluster
 		cmp.Compare(b.Spec.Priority, a.Spec.Priority),
 		a.Created.Compare(b.Created),
 		strings.Compare(a.Ref.Name, b.Ref.Name),
 	)
-}
-
-// compareBool orders true before false.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	default:
-		return 1
-	}
 }

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package resolve decides which containers of a pod are sidecars, with which settings, and which policies are overridden.
+//
+// The first that classifies a regular container decides its role: policies in order of precedence, then the pod's annotation, then
+// OpenKruise's environment variables on the container. Every container that none of them classifies is a main container. Among the
+// policies that select the pod, a namespaced one takes precedence over a cluster policy, then the higher priority, then the older
+// policy, then the first name. Each setting of a sidecar comes from the first place that sets it: the entry and then the spec of each
+// policy that declares the sidecar, the container's environment variables, the operator's default.
+//
+// The package is pure: it imports no client, logger or clock, and the same input gives the same output, in the same
+// order. Package plan decides what to do with the result.
 package resolve
 
 import (
@@ -153,7 +163,7 @@ func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
 	declared.sidecars, ofAnnotation = readAnnotation(pod)
 	r.Warnings = append(r.Warnings, ofAnnotation...)
 	r.Enforced = view(pod, enforced, declared, options)
-	r.Overrides = overrides(pod, enforced, false)
+	r.Overrides = append(r.Overrides, overrides(pod, enforced, false)...)
 	if len(enforced) != len(ordered) {
 		r.Overrides = append(r.Overrides, overrides(pod, ordered, true)...)
 		dryRun := view(pod, ordered, declared, options)
@@ -185,7 +195,13 @@ func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Op
 			v.Sidecars = append(v.Sidecars, sidecar)
 			continue
 		}
-		v.addMain(name, first)
+		v.Mains = append(v.Mains, name)
+		if first != nil {
+			if v.MainPolicies == nil {
+				v.MainPolicies = map[string]PolicyRef{}
+			}
+			v.MainPolicies[name] = *first
+		}
 	}
 	slices.SortFunc(v.Sidecars, func(a, b Sidecar) int { return cmp.Compare(a.Container, b.Container) })
 	for j := range ordered {
@@ -209,18 +225,6 @@ func roleOf(container string, ordered []roles, declares []bool) (role Role, firs
 		}
 	}
 	return role, first, declaring
-}
-
-// addMain adds a main container, which the policy declares unless it is nil.
-func (v *View) addMain(container string, policy *PolicyRef) {
-	v.Mains = append(v.Mains, container)
-	if policy == nil {
-		return
-	}
-	if v.MainPolicies == nil {
-		v.MainPolicies = map[string]PolicyRef{}
-	}
-	v.MainPolicies[container] = *policy
 }
 
 // overrides lists the overridden policies, in their order. With onlyDryRun it lists DryRun policies only, because a DryRun
@@ -256,11 +260,7 @@ func overrides(pod *corev1.Pod, ordered []roles, onlyDryRun bool) []Override {
 			}
 		}
 	}
-	overridden := slices.DeleteFunc(byPolicy, func(o Override) bool { return o.Container == "" })
-	if len(overridden) == 0 {
-		return nil
-	}
-	return overridden
+	return slices.DeleteFunc(byPolicy, func(o Override) bool { return o.Container == "" })
 }
 
 // nativeSidecarWarnings warns about init containers with restartPolicy Always that policies list under sidecars.
@@ -287,7 +287,7 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []roles) []Warning {
 				Container: container.Name,
 				Reason:    v1alpha1.ReasonNativeSidecar,
 				Message: fmt.Sprintf("%s container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
-					phrase(*first, others, "names", "name"), container.Name),
+					naming(*first, others), container.Name),
 				Policy: first,
 			})
 		}
@@ -295,13 +295,13 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []roles) []Warning {
 	return warnings
 }
 
-// phrase returns a phrase such as "KIND/NAME and 2 more policies name".
-func phrase(first PolicyRef, others int, singular, plural string) string {
+// naming returns a phrase such as "KIND/NAME and 2 more policies name".
+func naming(first PolicyRef, others int) string {
 	switch others {
 	case 0:
-		return fmt.Sprintf("%s %s", first, singular)
+		return fmt.Sprintf("%s names", first)
 	case 1:
-		return fmt.Sprintf("%s and 1 more policy %s", first, plural)
+		return fmt.Sprintf("%s and 1 more policy name", first)
 	}
-	return fmt.Sprintf("%s and %d more policies %s", first, others, plural)
+	return fmt.Sprintf("%s and %d more policies name", first, others)
 }
