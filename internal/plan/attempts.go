@@ -11,6 +11,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// AllAttempts returns the attempts of the snapshot, and that of mode PodPhase which the pod shows.
+func AllAttempts(snapshot Snapshot) []Attempt { return newSituation(snapshot, time.Time{}).Attempts }
+
 // statusLag is how long a pod's status may lag behind what the mechanism reports.
 const statusLag = 5 * time.Second
 
@@ -42,8 +45,8 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 		deadline := attempt.Started.Add(s.allowance(*attempt, sidecar))
 		message := s.verdict(*attempt, sidecar, deadline)
 		if message == "" {
-			if h.live = append(h.live, attempt); !attempt.Finished.IsZero() {
-				deadline = earlier(deadline, attempt.Finished.Add(statusLag))
+			if h.live = append(h.live, attempt); !attempt.Finished.IsZero() && attempt.Finished.Add(statusLag).Before(deadline) {
+				deadline = attempt.Finished.Add(statusLag)
 			}
 			if h.wakeAt.IsZero() || deadline.Before(h.wakeAt) {
 				h.wakeAt = deadline
@@ -55,9 +58,7 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 		h.failures = append(h.failures, Failure{
 			Container: sidecar.Container, Mode: attempt.Mode, Attempt: attempt.Number, Message: message,
 		})
-		if h.retryAt.Before(deadline) {
-			h.retryAt = deadline
-		}
+		h.retryAt = later(h.retryAt, deadline)
 	}
 	h.retryAt = h.retryAt.Add(backoff(crrs))
 	return h
@@ -154,13 +155,6 @@ func (s *situation) nextNumber(mode v1alpha1.Mode) int {
 	for next = 1; taken[next]; next++ {
 	}
 	return next
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func later(a, b time.Time) time.Time {

@@ -76,6 +76,23 @@ func (s *Snapshot) terminatedForGood(name string) *corev1.ContainerStateTerminat
 	return status.State.Terminated
 }
 
+// failed reports whether the container has ended for good with an exit code other than 0.
+func (s *Snapshot) failed(name string) bool {
+	end := s.terminatedForGood(name)
+	return end != nil && end.ExitCode != 0
+}
+
+// MainDone reports whether the main container has ended and will not run again.
+func (s Snapshot) MainDone(name string) bool {
+	return !allContainersRestarting(s.Pod) && s.terminatedForGood(name) != nil
+}
+
+// AlwaysRestarts reports whether the kubelet restarts the container whenever it exits, because of the container's own restartPolicy.
+func (s Snapshot) AlwaysRestarts(name string) bool {
+	container := containerOf(s.Pod, name)
+	return container != nil && container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways && s.shouldRestart(container, 0)
+}
+
 // shouldRestart follows the kubelet's ContainerShouldRestart (pkg/api/v1/pod/util.go, KEP-5307 and KEP-5532): the first
 // matching rule, then the container's own restartPolicy, then the pod's. Rules count only with a restartPolicy. For older kubelets,
 // only the pod's counts. An unknown action counts as a restart, although clusters ignore it: waiting is the safe side.
@@ -136,17 +153,15 @@ func hasStarted(status *corev1.ContainerStatus) bool {
 
 // isStarting reports whether the kubelet is creating the container for the first time.
 func isStarting(status *corev1.ContainerStatus) bool {
-	if status == nil {
-		return true
-	}
-	waiting := status.State.Waiting
 	switch {
+	case status == nil:
+		return true
 	case hasStarted(status), status.State.Running != nil, status.State.Terminated != nil:
 		return false
-	case waiting == nil:
+	case status.State.Waiting == nil:
 		return true
 	}
-	return waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing"
+	return slices.Contains([]string{"", "ContainerCreating", "PodInitializing"}, status.State.Waiting.Reason)
 }
 
 // HasTerminalPhase reports whether the pod's phase is one that Kubernetes does not leave.
@@ -154,14 +169,12 @@ func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// AnyContainerRunning reports whether a regular container runs.
-func AnyContainerRunning(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
-}
-
 // IsTearingDown reports whether the pod has a terminal phase and a regular container still runs, which the kubelet must
 // end.
-func IsTearingDown(pod *corev1.Pod) bool { return HasTerminalPhase(pod) && AnyContainerRunning(pod) }
+func IsTearingDown(pod *corev1.Pod) bool {
+	running := func(s corev1.ContainerStatus) bool { return s.State.Running != nil }
+	return HasTerminalPhase(pod) && slices.ContainsFunc(pod.Status.ContainerStatuses, running)
+}
 
 // GracePeriod is the pod's grace period, bounded, and at least the one second that the kubelet grants.
 func GracePeriod(pod *corev1.Pod) time.Duration {

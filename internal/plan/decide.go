@@ -15,25 +15,22 @@ import (
 // value of v1alpha1.AnnotationMainContainers without the UID, and the phase. The written pod must have the label and the annotations that the
 // policy leaves it. The record is empty if the policy passes over the pod. A test compares both on random writes.
 func DecideOutcome(old, written *corev1.Pod) (record string, phase corev1.PodPhase) {
-	w := newStatusWrite(old, written)
+	phase = written.Status.Phase
 	switch {
 	case !isJobType(old), len(old.Spec.Containers) > MaxContainers:
-		return "", written.Status.Phase
+		return "", phase
 	case HasTerminalPhase(old):
 		phase = old.Status.Phase
-	default:
-		phase = written.Status.Phase
 	}
-	switch {
+	switch w := newStatusWrite(old, written); {
 	case !w.succeeded():
 		return v1alpha1.MainsRunning, phase
 	case !w.decided():
 		return v1alpha1.MainsSucceeded, phase
+	case HasTerminalPhase(old):
+		return v1alpha1.MainsDecided, phase
 	}
-	if !HasTerminalPhase(old) {
-		phase = corev1.PodSucceeded
-	}
-	return v1alpha1.MainsDecided, phase
+	return v1alpha1.MainsDecided, corev1.PodSucceeded
 }
 
 // statusWrite is a write of a pod's status, and what its mark says.

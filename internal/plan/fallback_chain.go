@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,10 +14,34 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// unusable is why a mode cannot be used; the zero value means that it can.
-type unusable struct {
-	reason  v1alpha1.Reason
-	message string
+// ModeOption is one mode of a sidecar's fallback chain. Reason and Message say why it cannot be used; they are empty
+// where it can.
+type ModeOption struct {
+	Mode    v1alpha1.Mode
+	Reason  v1alpha1.Reason
+	Message string
+}
+
+// Usable reports whether the mode can end the sidecar.
+func (o ModeOption) Usable() bool { return o.Reason == "" }
+
+// unusable returns why a mode cannot be used.
+func unusable(reason v1alpha1.Reason, format string, arguments ...any) ModeOption {
+	return ModeOption{Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+}
+
+// ModeOptions lists the modes for the sidecar in the order in which Next would try them in this snapshot if the main
+// containers were done. It ignores failed attempts.
+func ModeOptions(snapshot Snapshot, sidecar resolve.Sidecar) []ModeOption {
+	return newSituation(snapshot, time.Time{}).fallbackChain(sidecar)
+}
+
+// firstMode returns the first mode of the chain that is permitted, or "".
+func firstMode(chain []ModeOption, permitted func(ModeOption) bool) v1alpha1.Mode {
+	if i := slices.IndexFunc(chain, permitted); i >= 0 {
+		return chain[i].Mode
+	}
+	return ""
 }
 
 // fallbackChain lists the modes for the sidecar in the order in which they are tried, usable or not: the declared mode,
@@ -33,8 +58,9 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 	}
 	chain := make([]ModeOption, 0, len(modes))
 	for _, mode := range modes {
-		why := s.whyNot(mode, sidecar)
-		chain = append(chain, ModeOption{Mode: mode, Reason: why.reason, Message: why.message})
+		option := s.whyNot(mode, sidecar)
+		option.Mode = mode
+		chain = append(chain, option)
 	}
 	return chain
 }
@@ -51,7 +77,7 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 // the exit codes of a failed pod, and without the admission policy Kubernetes counts them. A phase Failed goes last, because it starts
 // the Job's replacement pod while sidecars still run.
 func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
-	counts := s.outcome() == corev1.PodFailed || !s.outcomeDecided()
+	counts := s.outcome == corev1.PodFailed || !s.outcomeDecided()
 	switch {
 	case counts && !respected(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
@@ -65,7 +91,7 @@ func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 
 // whyNot returns why the mode cannot end the sidecar. Settings that this version does not know make every mode
 // unusable that they may concern.
-func (s *situation) whyNot(mode v1alpha1.Mode, sidecar resolve.Sidecar) unusable {
+func (s *situation) whyNot(mode v1alpha1.Mode, sidecar resolve.Sidecar) ModeOption {
 	switch {
 	case sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore && sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyRespect:
 		return unknownSetting("exitCodePolicy", string(sidecar.ExitCodePolicy))
@@ -85,22 +111,23 @@ func (s *situation) whyNot(mode v1alpha1.Mode, sidecar resolve.Sidecar) unusable
 	return unknownSetting("mode", string(mode))
 }
 
-func unknownSetting(field, value string) unusable {
-	return unusable{v1alpha1.ReasonUnknownSetting, fmt.Sprintf("this version of the operator does not know %s %q; upgrade the operator, or set another value", field, value)}
+func unknownSetting(field, value string) ModeOption {
+	return unusable(v1alpha1.ReasonUnknownSetting, "this version of the operator does not know %s %q; upgrade the operator, or set another value", field, value)
 }
 
 // denied reports a mode as unusable because its last write was denied.
-func (s *situation) denied(mode v1alpha1.Mode) unusable {
+func (s *situation) denied(mode v1alpha1.Mode) ModeOption {
 	answer, denied := s.Denied[mode]
 	if !denied {
-		return unusable{}
+		return ModeOption{}
 	}
-	return unusable{v1alpha1.ReasonWriteRefused, "the API server denied the write, which is retried; grant the operator this permission, or exempt it from the webhook: " + answer}
+	return unusable(v1alpha1.ReasonWriteRefused,
+		"the API server denied the write, which is retried; grant the operator this permission, or exempt it from the webhook: %s", answer)
 }
 
-func restartsAll(sidecar resolve.Sidecar) unusable {
-	return unusable{v1alpha1.ReasonRestartsAllContainers, fmt.Sprintf(
-		"by its restartPolicyRules, an exit of container %s may restart all containers of the pod", sidecar.Container)}
+func restartsAll(sidecar resolve.Sidecar) ModeOption {
+	return unusable(v1alpha1.ReasonRestartsAllContainers,
+		"by its restartPolicyRules, an exit of container %s may restart all containers of the pod", sidecar.Container)
 }
 
 // WhyUnusable returns why none of the options can end the sidecar. A single option, a declared mode without fallback,

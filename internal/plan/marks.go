@@ -108,14 +108,6 @@ func ParseIgnoredExitCodes(value string, uid types.UID) []string {
 	return strings.SplitN(list, ",", MaxContainers+1) // as the admission policy does
 }
 
-// endOf returns how the pod ends by its phase: v1alpha1.EndPodPhase, EndFailed or "".
-func endOf(pod *corev1.Pod) string {
-	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
-		return end
-	}
-	return ""
-}
-
 // orderedEnds are the ends that a mark in advance can give a pod. Each permits what those before it permit.
 var orderedEnds = []string{"", v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting, v1alpha1.EndPodPhase}
 
@@ -125,7 +117,9 @@ func markedInAdvance(pod *corev1.Pod) string {
 }
 
 // MarkedToEnd reports whether the admission policy or the kubelet ends the pod by its phase without another write of the operator.
-func MarkedToEnd(pod *corev1.Pod) bool { return endOf(pod) != "" }
+func MarkedToEnd(pod *corev1.Pod) bool {
+	return Mark{End: ownValue(pod, v1alpha1.AnnotationEnd)}.Phase() != ""
+}
 
 // MainsRecorded reports whether the pod has the record that its main containers have succeeded.
 func MainsRecorded(pod *corev1.Pod) bool {

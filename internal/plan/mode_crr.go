@@ -19,23 +19,23 @@ const (
 )
 
 // whyNotCRR returns why OpenKruise cannot end the sidecar, or the zero value.
-func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
+func (s *situation) whyNotCRR(sidecar resolve.Sidecar) ModeOption {
 	switch {
 	case s.Node == NodeVirtual:
-		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no OpenKruise daemon", s.Pod.Spec.NodeName)}
+		return unusable(v1alpha1.ReasonVirtualNode, "node %s is virtual and has no OpenKruise daemon", s.Pod.Spec.NodeName)
 	case s.Node == NodeDaemonless:
-		return unusable{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run OpenKruise's daemon", s.Pod.Spec.NodeName)}
+		return unusable(v1alpha1.ReasonNoKruiseDaemon, "node %s does not run OpenKruise's daemon", s.Pod.Spec.NodeName)
 	case !s.Capabilities.Enabled(v1alpha1.ModeCRR):
-		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --crr=Disabled"}
+		return unusable(v1alpha1.ReasonModeDisabled, "the operator runs with --crr=Disabled")
 	case s.Capabilities.NamespacesOnly:
-		return unusable{v1alpha1.ReasonCRRUnavailable, "the operator runs with --watch-namespaces, so it cannot tell whether OpenKruise's webhook guards " +
-			"ContainerRecreateRequests; declare another mode, or install the operator for the whole cluster"}
+		return unusable(v1alpha1.ReasonCRRUnavailable, "the operator runs with --watch-namespaces, so it cannot tell whether OpenKruise's webhook guards "+
+			"ContainerRecreateRequests; declare another mode, or install the operator for the whole cluster")
 	case s.Node == NodeNotRead:
 		return s.nodeKindUnknown()
 	case !s.Capabilities.CRRServed:
-		return unusable{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests, or its webhook does not guard them; install OpenKruise, or declare another mode"}
+		return unusable(v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests, or its webhook does not guard them; install OpenKruise, or declare another mode")
 	case !s.mainsDone.IsZero() && !hasStarted(statusOf(s.Pod, sidecar.Container)):
-		return unusable{v1alpha1.ReasonSidecarNotStarted, fmt.Sprintf("container %s has never started, and OpenKruise stops only containers that have started", sidecar.Container)}
+		return unusable(v1alpha1.ReasonSidecarNotStarted, "container %s has never started, and OpenKruise stops only containers that have started", sidecar.Container)
 	case s.restartsAllContainers(sidecar.Container):
 		return restartsAll(sidecar)
 	}
@@ -63,8 +63,8 @@ func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
 	if len(waiting) == 0 || live < 0 {
 		return nil
 	}
-	return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end before ending: %s",
-		p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))}
+	return newDecision(StageTerminating, v1alpha1.ReasonAttemptInProgress, "waiting for container %s to end before ending: %s",
+		p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))
 }
 
 // crrFailed returns why the CRR has failed to end the sidecar before its deadline, or "".
@@ -85,8 +85,8 @@ func (p podPlan) mayMarkEnded(decision *Decision) bool {
 // exit code late would keep phase Failed of its own (docs/design/0002-outcome-at-the-api-server.md), or restart the container. Nothing is
 // marked where mode PodPhase would not end the pod either.
 func (p podPlan) markStopped(decision *Decision) {
-	end := ownValue(p.Pod, v1alpha1.AnnotationEnd)
-	if !p.mayMarkEnded(decision) || end == v1alpha1.EndCRR || endOf(p.Pod) != "" || len(p.Pod.Spec.ResourceClaims) > 0 {
+	marked := MarkedToEnd(p.Pod) || ownValue(p.Pod, v1alpha1.AnnotationEnd) == v1alpha1.EndCRR
+	if !p.mayMarkEnded(decision) || marked || len(p.Pod.Spec.ResourceClaims) > 0 {
 		return
 	}
 	for _, sidecar := range p.open {

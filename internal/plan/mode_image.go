@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,71 +18,64 @@ import (
 )
 
 // whyNotImage returns why the sidecar's image cannot be swapped, or the zero value.
-func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
+func (s *situation) whyNotImage(sidecar resolve.Sidecar) ModeOption {
 	switch {
 	case !s.Capabilities.Enabled(v1alpha1.ModeImage):
-		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --image-swap=Disabled"}
+		return unusable(v1alpha1.ReasonModeDisabled, "the operator runs with --image-swap=Disabled")
 	case sidecar.Image == "":
-		return unusable{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
-			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}
+		return unusable(v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's "+
+			v1alpha1.EnvTerminateWithImage+", or the operator's --quick-exit-image")
 	case respected(sidecar) && sidecar.Mode != v1alpha1.ModeImage:
-		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodePolicy is Respect for container %s, and the quick-exit image's exit 0 would hide a failure; "+
-			"declare mode Image to accept that", sidecar.Container)}
+		return unusable(v1alpha1.ReasonExitCodesRespected, "exitCodePolicy is Respect for container %s, and the quick-exit image's exit 0 would hide a failure; "+
+			"declare mode Image to accept that", sidecar.Container)
 	case HasTerminalPhase(s.Pod):
-		return unusable{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}
+		return unusable(v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase")
 	case s.restartsAllContainers(sidecar.Container):
 		return restartsAll(sidecar)
 	case s.recordsSwap(sidecar.Container):
 		// The image has been swapped already: the pod's status shows whether it covers the command.
-		return unusable{}
+		return ModeOption{}
 	}
-	for _, why := range []unusable{s.imageForbidden(sidecar), s.commandNotCovered(sidecar)} {
-		if why.reason != "" {
-			return why
-		}
-	}
-	return s.denied(v1alpha1.ModeImage)
+	return cmp.Or(s.imageForbidden(sidecar), s.commandNotCovered(sidecar), s.denied(v1alpha1.ModeImage))
 }
 
 // imageForbidden returns why the administrator's list does not permit the image of a policy or an environment variable. The
 // operator's default image is always permitted.
-func (s *situation) imageForbidden(sidecar resolve.Sidecar) unusable {
+func (s *situation) imageForbidden(sidecar resolve.Sidecar) ModeOption {
 	if sidecar.Origins.Image.Source == resolve.SourceOperator {
-		return unusable{}
+		return ModeOption{}
 	}
 	if err := s.Capabilities.Images.Check(sidecar.Image); err != nil {
-		return unusable{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("quick-exit image %s is not allowed: %v; use one that "+
-			"--allowed-quick-exit-image of the operator permits, or have it added there", sidecar.Image, err)}
+		return unusable(v1alpha1.ReasonImageNotAllowed, "quick-exit image %s is not allowed: %v; use one that "+
+			"--allowed-quick-exit-image of the operator permits, or have it added there", sidecar.Image, err)
 	}
-	return unusable{}
+	return ModeOption{}
 }
 
 // commandNotCovered returns why the quick-exit image does not cover the container's command. Such a container could not
 // start, and under Never its pod would fail.
-func (s *situation) commandNotCovered(sidecar resolve.Sidecar) unusable {
+func (s *situation) commandNotCovered(sidecar resolve.Sidecar) ModeOption {
 	container := containerOf(s.Pod, sidecar.Container)
 	if container == nil {
-		return unusable{}
+		return ModeOption{}
 	}
 	err := quickexit.CoversContainer(sidecar.QuickExitPaths, container)
 	if err == nil {
-		return unusable{}
+		return ModeOption{}
 	}
 	var missing *quickexit.MissingError
 	var hidden *quickexit.HiddenError
-	var message string
 	switch {
 	case errors.As(err, &missing):
-		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not cover; use an image that has the program there and %s, or declare another mode",
+		return unusable(v1alpha1.ReasonCommandNotCovered, "container %s runs %s, which quick-exit image %s does not cover; use an image that has the program there and %s, or declare another mode",
 			sidecar.Container, missing.Path, sidecar.Image, declaration(sidecar, missing.Path))
 	case errors.As(err, &hidden):
-		message = fmt.Sprintf("container %s would run %s, but the volume at %s hides the image's program there; declare another mode, or mount the volume elsewhere",
+		return unusable(v1alpha1.ReasonCommandNotCovered, "container %s would run %s, but the volume at %s hides the image's program there; declare another mode, or mount the volume elsewhere",
 			sidecar.Container, hidden.Path, hidden.Mount)
-	default:
-		message = fmt.Sprintf("no list of paths covers the command of container %s: %v; if quick-exit image %s covers every command, %s, or declare another mode",
-			sidecar.Container, err, sidecar.Image, declaration(sidecar, quickexit.Everything))
 	}
-	return unusable{v1alpha1.ReasonCommandNotCovered, message}
+	return unusable(v1alpha1.ReasonCommandNotCovered,
+		"no list of paths covers the command of container %s: %v; if quick-exit image %s covers every command, %s, or declare another mode",
+		sidecar.Container, err, sidecar.Image, declaration(sidecar, quickexit.Everything))
 }
 
 // declaration tells the user how to declare that the image covers the entry: next to the image in the policy, or by a
@@ -190,7 +184,7 @@ func (s *situation) findLostSwap() *Attempt {
 			restarts = map[string]int32{}
 		}
 		restarts[sidecar.Container] = status.RestartCount
-		started = later(started, s.drained(sidecar))
+		started = later(started, s.drainsSince().Add(sidecar.Drain))
 		if state := status.State; state.Running != nil {
 			started = later(started, state.Running.StartedAt.Time)
 		} else if state.Terminated != nil {
@@ -208,12 +202,7 @@ func (s *situation) findLostSwap() *Attempt {
 
 // recordsSwap reports whether there is an attempt of mode Image on the container.
 func (s *situation) recordsSwap(name string) bool {
-	for _, attempt := range s.Attempts {
-		if attempt.Mode == v1alpha1.ModeImage && attempt.covers(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Attempts, func(a Attempt) bool { return a.Mode == v1alpha1.ModeImage && a.covers(name) })
 }
 
 // swappedRunEnded reports whether the container that ended ran the new image. That one started after the main containers
@@ -234,9 +223,7 @@ func (p podPlan) markSwapped(decision *Decision) {
 	}
 	waits := func(sidecar resolve.Sidecar) bool {
 		status := statusOf(p.Pod, sidecar.Container)
-		return status != nil && status.State.Waiting != nil && slices.ContainsFunc(p.Attempts, func(a Attempt) bool {
-			return a.Mode == v1alpha1.ModeImage && a.covers(sidecar.Container)
-		})
+		return status != nil && status.State.Waiting != nil && p.recordsSwap(sidecar.Container)
 	}
 	if decision.Stage != StageStuck || !p.mayMarkEnded(decision) ||
 		slices.ContainsFunc(p.open, func(sidecar resolve.Sidecar) bool { return !waits(sidecar) }) || !p.canMark() {

@@ -25,25 +25,25 @@ const (
 )
 
 // whyNotPodPhase returns why the pod's phase cannot end the sidecar, or the zero value.
-func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
+func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) ModeOption {
 	limit := s.maxGrace(sidecar)
-	_, denied := s.Denied[v1alpha1.ModePodPhase]
+	denied := s.denied(v1alpha1.ModePodPhase)
 	switch {
 	case s.Node == NodeVirtual:
-		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
+		return unusable(v1alpha1.ReasonVirtualNode, "node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)
 	case !s.Capabilities.Enabled(v1alpha1.ModePodPhase):
-		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --pod-phase=Disabled"}
+		return unusable(v1alpha1.ReasonModeDisabled, "the operator runs with --pod-phase=Disabled")
 	case s.Node == NodeNotRead:
 		return s.nodeKindUnknown()
 	case respected(sidecar):
-		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodePolicy is Respect for container %s, and the phase would override its exit code", sidecar.Container)}
+		return unusable(v1alpha1.ReasonExitCodesRespected, "exitCodePolicy is Respect for container %s, and the phase would override its exit code", sidecar.Container)
 	case graceSeconds(s.Pod) > int64(limit/time.Second):
-		return unusable{v1alpha1.ReasonGracePeriodTooLong, fmt.Sprintf("the pod's terminationGracePeriodSeconds is %d, more than the %d that mode PodPhase allows here: "+
-			"with a terminal phase, the pod would not count for quotas while its sidecars run", graceSeconds(s.Pod), int64(limit/time.Second))}
-	case !denied && !s.outcomeDecided():
-		return unusable{v1alpha1.ReasonMarking, "the pod has lost its mark, and was marked too often in a short time"}
+		return unusable(v1alpha1.ReasonGracePeriodTooLong, "the pod's terminationGracePeriodSeconds is %d, more than the %d that mode PodPhase allows here: "+
+			"with a terminal phase, the pod would not count for quotas while its sidecars run", graceSeconds(s.Pod), int64(limit/time.Second))
+	case denied.Usable() && !s.outcomeDecided():
+		return unusable(v1alpha1.ReasonMarking, "the pod has lost its mark, and was marked too often in a short time")
 	}
-	return s.denied(v1alpha1.ModePodPhase)
+	return denied
 }
 
 // releasedTooEarly reports whether somebody else gets what the pod's sidecars still use when its phase is terminal: a claimed device, or ports of
@@ -66,9 +66,9 @@ func (s *situation) maxGrace(sidecar resolve.Sidecar) time.Duration {
 
 // nodeKindUnknown is the reason of modes that need a kubelet. On a virtual node, the sidecars of a pod with a terminal phase would
 // run on unseen.
-func (s *situation) nodeKindUnknown() unusable {
-	return unusable{v1alpha1.ReasonNodeKindUnknown, fmt.Sprintf(
-		"the operator does not read nodes, and node %s may be virtual; set its --node-kind to the kind of all nodes, or to Read", s.Pod.Spec.NodeName)}
+func (s *situation) nodeKindUnknown() ModeOption {
+	return unusable(v1alpha1.ReasonNodeKindUnknown,
+		"the operator does not read nodes, and node %s may be virtual; set its --node-kind to the kind of all nodes, or to Read", s.Pod.Spec.NodeName)
 }
 
 // phaseAction ends the pod by its phase, which the admission policy sets. Beside a main container that has failed, the operator
@@ -76,7 +76,7 @@ func (s *situation) nodeKindUnknown() unusable {
 func (p podPlan) phaseAction(plans []sidecarPlan) Write {
 	mark := p.wantedMark()
 	mark.End = v1alpha1.EndPodPhase
-	if p.outcome() == corev1.PodFailed {
+	if p.outcome == corev1.PodFailed {
 		mark.End = v1alpha1.EndFailed
 	}
 	write := p.marks(mark)
@@ -88,24 +88,25 @@ func (p podPlan) phaseAction(plans []sidecarPlan) Write {
 // other sidecar must have ended or be stuck.
 func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 	if len(direct) > 0 {
-		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress,
-			Message: "waiting for other sidecars to end first: " + strings.Join(containersOf(direct), ", ")}
+		return newDecision(StageTerminating, v1alpha1.ReasonAttemptInProgress,
+			"waiting for other sidecars to end first: %s", strings.Join(containersOf(direct), ", "))
 	}
 	if wait := p.untilNextDue(); wait > 0 {
-		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "waiting for another sidecar to drain, because the pod's phase would end it", RequeueAfter: wait}
+		p.lookAgain(wait)
+		return newDecision(StageTerminating, v1alpha1.ReasonDraining, "waiting for another sidecar to drain, because the pod's phase would end it")
 	}
 	for _, sp := range p.sidecars {
 		name := sp.sidecar.Container
 		switch {
 		case sp.starting:
-			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: isBeingCreated(name)}
-		case sp.live && (sp.crrLive || sp.swapLive):
-			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
+			return newDecision(StageTerminating, v1alpha1.ReasonSidecarStarting, beingCreated, name)
+		case sp.crrLive, sp.swapLive:
+			return newDecision(StageTerminating, v1alpha1.ReasonAttemptInProgress, "waiting for container %s to end first", name)
 		}
 	}
 	if i := slices.IndexFunc(p.open, respected); i >= 0 {
-		return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
-			Message: fmt.Sprintf("container %s has exitCodePolicy Respect and has not ended, so the pod cannot end by its phase", p.open[i].Container)}
+		return newDecision(StageTerminating, v1alpha1.ReasonExitCodesRespected,
+			"container %s has exitCodePolicy Respect and has not ended, so the pod cannot end by its phase", p.open[i].Container)
 	}
 	return nil
 }
@@ -113,9 +114,9 @@ func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 // phaseAttempt returns the attempt of mode PodPhase that the pod shows, or nil. A mark in advance is none while a main container runs,
 // after one has failed, or before a record that the operator makes.
 func (s *situation) phaseAttempt() *Attempt {
-	end := endOf(s.Pod)
-	waits := s.outcome() != corev1.PodSucceeded || s.recordsItself() && !MainsRecorded(s.Pod)
-	if s.mainsDone.IsZero() || end == "" || end == v1alpha1.EndPodPhase && waits && !HasTerminalPhase(s.Pod) {
+	inAdvance := ownValue(s.Pod, v1alpha1.AnnotationEnd) == v1alpha1.EndPodPhase && !HasTerminalPhase(s.Pod)
+	waits := s.outcome != corev1.PodSucceeded || s.recordsItself() && !MainsRecorded(s.Pod)
+	if s.mainsDone.IsZero() || !MarkedToEnd(s.Pod) || inAdvance && waits {
 		return nil
 	}
 	started := s.PhaseSince
@@ -133,6 +134,3 @@ func (s *situation) phaseFailed() string {
 	}
 	return fmt.Sprintf("the pod was marked to end by its phase, which is still %s", s.Pod.Status.Phase)
 }
-
-// endsByPhase reports whether the pod has a terminal phase of mode PodPhase and a regular container still runs.
-func endsByPhase(pod *corev1.Pod) bool { return IsTearingDown(pod) && endOf(pod) != "" }

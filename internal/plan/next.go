@@ -99,12 +99,22 @@ type situation struct {
 	markWaits bool
 	// requeueAfter is when to requeue the pod, whatever rule applies; zero means never.
 	requeueAfter time.Duration
-	// cachedOutcome is the result of outcome, or empty before its first call.
-	cachedOutcome corev1.PodPhase
+	// counting are the containers whose exit codes count: the main containers, and sidecars with exitCodePolicy Respect. The pod's phase by
+	// the exit codes of those that have ended is outcome.
+	counting []string
+	outcome  corev1.PodPhase
 }
 
 func newSituation(snapshot Snapshot, now time.Time) *situation {
-	s := &situation{Snapshot: snapshot, now: now}
+	s := &situation{Snapshot: snapshot, now: now, counting: slices.Clone(snapshot.View.Mains), outcome: corev1.PodSucceeded}
+	for _, sidecar := range s.View.Sidecars {
+		if respected(sidecar) {
+			s.counting = append(s.counting, sidecar.Container)
+		}
+	}
+	if slices.ContainsFunc(s.counting, s.failed) {
+		s.outcome = corev1.PodFailed
+	}
 	s.mainsDone = s.whenMainsDone()
 	if s.lostSwap = s.findLostSwap(); s.lostSwap != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *s.lostSwap)
@@ -127,9 +137,7 @@ func (s *situation) whenMainsDone() time.Time {
 		if end == nil {
 			return time.Time{}
 		}
-		if finished := end.FinishedAt.Time; last.Before(finished) {
-			last = finished
-		}
+		last = later(last, end.FinishedAt.Time)
 	}
 	if len(s.View.Mains) > 0 && last.IsZero() {
 		// A virtual kubelet may omit finishedAt. A fixed time in the past counts as done, and the drain does not start again.
@@ -213,10 +221,8 @@ func invalidAnnotation(s *situation) *Decision {
 	if s.InvalidAnnotation == "" || len(s.open) == 0 {
 		return nil
 	}
-	return &Decision{
-		Stage: StageStuck, Reason: v1alpha1.ReasonInvalidAnnotation,
-		Message: s.InvalidAnnotation + "; remove or correct the annotation, the operator leaves the pod alone until then",
-	}
+	return newDecision(StageStuck, v1alpha1.ReasonInvalidAnnotation,
+		"%s; remove or correct the annotation, the operator leaves the pod alone until then", s.InvalidAnnotation)
 }
 
 // decidedTooLate ignores a pod that reads Failed although its main containers have succeeded: admission policy sidecar-termination-outcome was
@@ -236,7 +242,7 @@ func decidedTooLate(s *situation) *Decision {
 
 // podFinished ignores a pod with a terminal phase, unless the pod was ended by its phase and a container still runs.
 func podFinished(s *situation) *Decision {
-	if !HasTerminalPhase(s.Pod) || endsByPhase(s.Pod) {
+	if !HasTerminalPhase(s.Pod) || IsTearingDown(s.Pod) && MarkedToEnd(s.Pod) {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonPodFinished, "the pod has finished")
@@ -246,56 +252,40 @@ func noMainContainer(s *situation) *Decision {
 	if len(s.View.Mains) > 0 {
 		return nil
 	}
-	return &Decision{
-		Stage:  StageStuck,
-		Reason: v1alpha1.ReasonNoMainContainer,
-		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared",
-			strings.Join(containers(s.View.Sidecars), ", ")),
-	}
+	return newDecision(StageStuck, v1alpha1.ReasonNoMainContainer,
+		"every container (%s) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared",
+		strings.Join(containers(s.View.Sidecars), ", "))
 }
 
 func podNotScheduled(s *situation) *Decision {
 	if s.Pod.Spec.NodeName != "" {
 		return nil
 	}
-	return &Decision{Stage: StageWaiting, Reason: v1alpha1.ReasonPodNotScheduled, Message: "the pod has no node yet"}
+	return newDecision(StageWaiting, v1alpha1.ReasonPodNotScheduled, "the pod has no node yet")
 }
 
 func mainContainersRunning(s *situation) *Decision {
 	if !s.mainsDone.IsZero() {
 		return nil
 	}
-	return &Decision{
-		Stage:   StageWaiting,
-		Reason:  v1alpha1.ReasonMainContainersRunning,
-		Message: fmt.Sprintf("waiting for main containers to finish: %s", strings.Join(s.mainsNotDone(), ", ")),
-	}
-}
-
-func (s *situation) mainsNotDone() []string {
-	if allContainersRestarting(s.Pod) {
-		return s.View.Mains
-	}
-	return slices.DeleteFunc(slices.Clone(s.View.Mains), func(name string) bool { return s.terminatedForGood(name) != nil })
+	running := slices.DeleteFunc(slices.Clone(s.View.Mains), s.MainDone)
+	return newDecision(StageWaiting, v1alpha1.ReasonMainContainersRunning, "waiting for main containers to finish: %s", strings.Join(running, ", "))
 }
 
 func sidecarsTerminated(s *situation) *Decision {
 	if len(s.open) > 0 {
 		return nil
 	}
-	return &Decision{Stage: StageTerminated, Reason: v1alpha1.ReasonTerminated, Message: "every sidecar has ended"}
+	return newDecision(StageTerminated, v1alpha1.ReasonTerminated, "every sidecar has ended")
 }
 
 func draining(s *situation) *Decision {
 	if len(s.due) > 0 {
 		return nil
 	}
-	return &Decision{
-		Stage:        StageWaiting,
-		Reason:       v1alpha1.ReasonDraining,
-		Message:      fmt.Sprintf("main containers are done; waiting for sidecars to drain: %s", strings.Join(containers(s.open), ", ")),
-		RequeueAfter: s.untilNextDue(),
-	}
+	s.lookAgain(s.untilNextDue())
+	return newDecision(StageWaiting, v1alpha1.ReasonDraining,
+		"main containers are done; waiting for sidecars to drain: %s", strings.Join(containers(s.open), ", "))
 }
 
 // sidecarsEnded returns when the last sidecar ended, or zero while one has not.
@@ -335,11 +325,6 @@ func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
 	return s.drainsSince().Add(drain).Sub(s.now)
 }
 
-// drained returns when the sidecar has drained.
-func (s *situation) drained(sidecar resolve.Sidecar) time.Time {
-	return s.drainsSince().Add(sidecar.Drain)
-}
-
 // drainsSince returns when drains began: by the operator's clock if it has seen the main containers end, and otherwise by the node's.
 func (s *situation) drainsSince() time.Time {
 	if s.DrainsSince.IsZero() {
@@ -352,26 +337,25 @@ func nodeUnknown(s *situation) *Decision {
 	if s.Node != NodeUnknown {
 		return nil
 	}
-	return &Decision{
-		Stage:   StageTerminating,
-		Reason:  v1alpha1.ReasonNodeUnknown,
-		Message: fmt.Sprintf("main containers are done; the operator has not seen node %s yet", s.Pod.Spec.NodeName),
-	}
+	return newDecision(StageTerminating, v1alpha1.ReasonNodeUnknown,
+		"main containers are done; the operator has not seen node %s yet", s.Pod.Spec.NodeName)
 }
 
 // Tried returns the mode of the newest attempt, and its number; empty and zero when there is none.
 func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
-	var newest Attempt
-	for _, a := range attempts {
-		if newest.Mode == "" || a.Started.After(newest.Started) {
-			newest = a
-		}
+	if len(attempts) == 0 {
+		return "", 0
 	}
+	newest := slices.MaxFunc(attempts, func(a, b Attempt) int { return a.Started.Compare(b.Started) })
 	return newest.Mode, newest.Number
 }
 
+func newDecision(stage Stage, reason v1alpha1.Reason, format string, arguments ...any) *Decision {
+	return &Decision{Stage: stage, Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+}
+
 func ignored(reason v1alpha1.Reason, message string) *Decision {
-	return &Decision{Stage: StageIgnored, Reason: reason, Message: message}
+	return newDecision(StageIgnored, reason, "%s", message)
 }
 
 // containers returns the names of the sidecars' containers, in order.

@@ -41,9 +41,9 @@ func (s *situation) hadTurn(sidecar resolve.Sidecar) bool {
 	if s.endedOnce(sidecar) {
 		return true
 	}
-	history, chain := s.history(sidecar), s.fallbackChain(sidecar)
-	next := nextOption(chain, history)
-	return s.untilDue(sidecar) <= 0 && len(history.live) == 0 && next >= 0 && chain[next].Mode == v1alpha1.ModePodPhase
+	history := s.history(sidecar)
+	next := firstMode(s.fallbackChain(sidecar), history.permits)
+	return s.untilDue(sidecar) <= 0 && len(history.live) == 0 && next == v1alpha1.ModePodPhase
 }
 
 // endedOnce reports whether the sidecar, since it has drained, does not run and is not about to, has been stopped, or has outlived an attempt to

@@ -111,9 +111,9 @@ func (s *situation) keepInjected(mark *Mark) {
 func (s *situation) endInAdvance() string {
 	hasSidecars := len(IgnoredExitCodes(s.Pod)) > 0 || markedInAdvance(s.Pod) != ""
 	switch {
-	case IsMarked(s.Pod) && hasSidecars && (s.outcome() != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
+	case IsMarked(s.Pod) && hasSidecars && (s.outcome != corev1.PodSucceeded || !s.mainsDone.IsZero() && s.untilNextDue() == 0):
 		return markedInAdvance(s.Pod)
-	case s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && s.endsInAdvance():
+	case s.mainsDone.IsZero() && s.outcome == corev1.PodSucceeded && s.endsInAdvance():
 		return v1alpha1.EndPodPhase
 	}
 	return s.permittedExits()
@@ -143,16 +143,14 @@ func (s *situation) restarts() bool {
 
 // phaseCannotEnd reports whether the pod's phase must not end the sidecar while it runs.
 func (s *situation) phaseCannotEnd(sidecar resolve.Sidecar) bool {
-	return s.whyNotPodPhase(sidecar).reason != ""
+	return !s.whyNotPodPhase(sidecar).Usable()
 }
 
 // endsInAdvance reports whether mode PodPhase is the first usable mode of every sidecar and none of them drains, so that the
 // admission policy can end the pod without the operator. An unknown node may be virtual.
 func (s *situation) endsInAdvance() bool {
 	for _, sidecar := range s.View.Sidecars {
-		chain := s.fallbackChain(sidecar)
-		first := slices.IndexFunc(chain, ModeOption.Usable)
-		if sidecar.Drain > 0 || first < 0 || chain[first].Mode != v1alpha1.ModePodPhase {
+		if sidecar.Drain > 0 || firstMode(s.fallbackChain(sidecar), ModeOption.Usable) != v1alpha1.ModePodPhase {
 			return false
 		}
 	}
@@ -161,14 +159,12 @@ func (s *situation) endsInAdvance() bool {
 
 // mayMark reports whether the operator may mark the pod now.
 func (s *situation) mayMark() bool {
-	_, denied := s.Denied[v1alpha1.ModePodPhase]
-	return !denied && !s.now.Before(s.MarkAfter)
+	return s.denied(v1alpha1.ModePodPhase).Usable() && !s.now.Before(s.MarkAfter)
 }
 
 // canMark reports whether the pod, which needs another mark, can get it now. If it can later, the decision waits for it.
 func (s *situation) canMark() bool {
-	_, denied := s.Denied[v1alpha1.ModePodPhase]
-	if s.markWaits = !denied && s.now.Before(s.MarkAfter); s.markWaits {
+	if s.markWaits = s.denied(v1alpha1.ModePodPhase).Usable() && s.now.Before(s.MarkAfter); s.markWaits {
 		s.lookAgain(s.MarkAfter.Sub(s.now))
 	}
 	return s.mayMark()
@@ -184,10 +180,9 @@ func (s *situation) waitToMark() *Decision {
 	if !s.markWaits || !IsMarked(s.Pod) || s.mainsDone.IsZero() || patience <= 0 {
 		return nil
 	}
-	return &Decision{
-		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, RequeueAfter: patience,
-		Message: "the pod was marked too often in a short time; its sidecars run on until the operator can mark it again",
-	}
+	s.lookAgain(patience)
+	return newDecision(StageWaiting, v1alpha1.ReasonMarking,
+		"the pod was marked too often in a short time; its sidecars run on until the operator can mark it again")
 }
 
 // MarkDecides reports whether the pod's mark can still decide its outcome.
@@ -249,16 +244,10 @@ func (s *situation) countingSucceeded() bool {
 		return false
 	}
 	deadline := Deadline(s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime)
-	succeeded := func(name string) bool {
+	return !slices.ContainsFunc(s.counting, func(name string) bool {
 		end := s.terminatedForGood(name)
-		return end != nil && end.ExitCode == 0 && inTime(end, deadline)
-	}
-	for _, sidecar := range s.View.Sidecars {
-		if respected(sidecar) && !succeeded(sidecar.Container) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(s.View.Mains, func(name string) bool { return !succeeded(name) })
+		return end == nil || end.ExitCode != 0 || !inTime(end, deadline)
+	})
 }
 
 // Deadline returns when the activeDeadlineSeconds of a pod or a Job pass, given when it started. It returns zero if nothing passes.
@@ -291,35 +280,5 @@ func (s *situation) ignoredExitCodes() []string {
 
 // mayRestartAll reports whether an exit of an open sidecar may run the main containers again. A record would outlast that.
 func (s *situation) mayRestartAll() bool {
-	for _, sidecar := range s.open {
-		if s.restartsAllContainers(sidecar.Container) {
-			return true
-		}
-	}
-	return false
-}
-
-// outcome is the pod's phase by the exit codes that count: those of the main containers, and of ended sidecars with
-// exitCodePolicy Respect.
-func (s *situation) outcome() corev1.PodPhase {
-	if s.cachedOutcome == "" {
-		s.cachedOutcome = s.computeOutcome()
-	}
-	return s.cachedOutcome
-}
-
-func (s *situation) computeOutcome() corev1.PodPhase {
-	failed := func(name string) bool {
-		end := s.terminatedForGood(name)
-		return end != nil && end.ExitCode != 0
-	}
-	if slices.ContainsFunc(s.View.Mains, failed) {
-		return corev1.PodFailed
-	}
-	for _, sidecar := range s.View.Sidecars {
-		if respected(sidecar) && failed(sidecar.Container) {
-			return corev1.PodFailed
-		}
-	}
-	return corev1.PodSucceeded
+	return slices.ContainsFunc(s.open, func(sidecar resolve.Sidecar) bool { return s.restartsAllContainers(sidecar.Container) })
 }

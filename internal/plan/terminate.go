@@ -65,8 +65,8 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 		crrLive: history.hasLive(v1alpha1.ModeCRR), swapLive: history.hasLive(v1alpha1.ModeImage),
 	}
 
-	next := nextOption(chain, history)
-	exhausted := next < 0 && len(history.failures) > 0
+	next := firstMode(chain, history.permits)
+	exhausted := next == "" && len(history.failures) > 0
 	if exhausted {
 		sp.stuck, sp.message = v1alpha1.ReasonStuck, allFailed(chain, history.failures)
 	}
@@ -78,8 +78,8 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 		// The usable modes depend on whether the container starts.
 		sp.starting = true
 		return sp
-	case next >= 0:
-		sp.mode = chain[next].Mode
+	case next != "":
+		sp.mode = next
 		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && history.permits(o) })
 	case exhausted && !history.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
 		// Repeating helps for a CRR only: the daemon may be back.
@@ -91,11 +91,6 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 	}
 	sp.substitution = s.substitution(sidecar, chain, history)
 	return sp
-}
-
-// nextOption returns the index of the first mode that is usable and has not failed, or -1.
-func nextOption(chain []ModeOption, history history) int {
-	return slices.IndexFunc(chain, history.permits)
 }
 
 // allFailed describes a fallback chain whose usable modes have all failed, and names the modes whose writes are denied.
@@ -115,16 +110,12 @@ func (s *situation) substitution(sidecar resolve.Sidecar, chain []ModeOption, hi
 	if sidecar.Mode == v1alpha1.ModeAuto || history.failed[sidecar.Mode] {
 		return nil
 	}
-	declared := chain[slices.IndexFunc(chain, func(o ModeOption) bool { return o.Mode == sidecar.Mode })]
-	var used v1alpha1.Mode
-	if i := slices.IndexFunc(chain, ModeOption.Usable); i >= 0 {
-		used = chain[i].Mode
-	}
+	declared := chain[0]
 	if declared.Usable() {
 		return nil
 	}
 	return &Substitution{
-		Container: sidecar.Container, Wanted: sidecar.Mode, Used: used, Reason: declared.Reason,
+		Container: sidecar.Container, Wanted: sidecar.Mode, Used: firstMode(chain, ModeOption.Usable), Reason: declared.Reason,
 		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", sidecar.Mode, sidecar.Container, declared.Message),
 	}
 }
@@ -134,17 +125,9 @@ func (p podPlan) decide() *Decision {
 	decision := p.summarize()
 	direct, byPhase := p.split()
 	decision.Writes = append(decision.Writes, p.imageAction(direct)...)
-	if wait := p.waitBeforeCRR(direct); wait != nil {
-		decision.postpone(wait)
-	} else {
-		decision.Writes = append(decision.Writes, p.crrAction(direct)...)
-	}
+	decision.writeUnless(p.waitBeforeCRR(direct), p.crrAction(direct)...)
 	if len(byPhase) > 0 {
-		if wait := p.waitBeforePhase(direct); wait != nil {
-			decision.postpone(wait)
-		} else {
-			decision.Writes = append(decision.Writes, p.phaseAction(byPhase))
-		}
+		decision.writeUnless(p.waitBeforePhase(direct), p.phaseAction(byPhase))
 	}
 	p.explainWrites(decision)
 	p.markStopped(decision)
@@ -152,10 +135,12 @@ func (p podPlan) decide() *Decision {
 	return decision
 }
 
-// postpone adds the wait of some of the sidecars to the decision.
-func (d *Decision) postpone(wait *Decision) {
-	d.RequeueAfter = Soonest(d.RequeueAfter, wait.RequeueAfter)
-	if len(d.Writes) == 0 && d.Stage != StageStuck {
+// writeUnless adds the writes to the decision, or the wait of some of the sidecars.
+func (d *Decision) writeUnless(wait *Decision, writes ...Write) {
+	switch {
+	case wait == nil:
+		d.Writes = append(d.Writes, writes...)
+	case len(d.Writes) == 0 && d.Stage != StageStuck:
 		d.Reason, d.Message = wait.Reason, wait.Message
 	}
 }
@@ -185,17 +170,12 @@ func (p podPlan) split() (direct, byPhase []sidecarPlan) {
 	return slices.DeleteFunc(direct, waits), byPhase
 }
 
-func isBeingCreated(container string) string {
-	return fmt.Sprintf("the kubelet is creating container %s", container)
-}
+const beingCreated = "the kubelet is creating container %s"
 
 // summarize turns the plans of the sidecars into a decision without actions.
 func (p podPlan) summarize() *Decision {
-	d := &Decision{
-		Stage: StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress,
-		Message:      "waiting for sidecars to end: " + strings.Join(containers(p.open), ", "),
-		RequeueAfter: p.untilNextDue(),
-	}
+	d := newDecision(StageTerminating, v1alpha1.ReasonAttemptInProgress, "waiting for sidecars to end: %s", strings.Join(containers(p.open), ", "))
+	d.RequeueAfter = p.untilNextDue()
 	for _, sp := range p.sidecars {
 		d.Failures = append(d.Failures, sp.failures...)
 		if sp.substitution != nil {
@@ -205,7 +185,7 @@ func (p podPlan) summarize() *Decision {
 		case sp.stuck != "" && d.Stage != StageStuck:
 			d.Stage, d.Reason, d.Message = StageStuck, sp.stuck, sp.message
 		case sp.starting && d.Stage != StageStuck:
-			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, isBeingCreated(sp.sidecar.Container)
+			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, fmt.Sprintf(beingCreated, sp.sidecar.Container)
 		}
 		switch {
 		case sp.live:
@@ -248,16 +228,11 @@ func (s *situation) restartsBy(writes []Write) int {
 	if s.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return 0
 	}
-	swapped, stopped := 0, 0
+	ends := map[v1alpha1.Mode]int{}
 	for _, write := range writes {
-		switch write.Mode {
-		case v1alpha1.ModeImage:
-			swapped += len(write.Containers)
-		case v1alpha1.ModeCRR:
-			stopped += len(write.Containers)
-		case v1alpha1.ModePodPhase, v1alpha1.ModeAuto:
-		}
+		ends[write.Mode] += len(write.Containers)
 	}
+	swapped, stopped := ends[v1alpha1.ModeImage], ends[v1alpha1.ModeCRR]
 	return Restarts(swapped, stopped, len(s.open)-swapped-stopped)
 }
 
