@@ -8,6 +8,7 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,6 +66,12 @@ func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
 					slices.Contains(rule.Operations, admissionv1.Create)
 			})
 	})
+}
+
+// IsServed reports whether the cluster serves CRRs. It needs no permission to read definitions.
+func IsServed(mapper meta.RESTMapper) bool {
+	_, err := mapper.RESTMapping(kruise.SchemeGroupVersion.WithKind("ContainerRecreateRequest").GroupKind(), kruise.GroupVersion.Version)
+	return err == nil
 }
 
 func ownerPodUID(object client.Object) []string {

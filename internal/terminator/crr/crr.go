@@ -20,6 +20,7 @@ import (
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -85,6 +86,20 @@ func observe(ctx context.Context, reader client.Reader, pod *corev1.Pod, own cli
 		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
 	}
 	return toAttempts(list.Items, pod), nil
+}
+
+// Observer reads the operator's CRRs from any reader, for callers that never write. Terminator reads them from a cache.
+type Observer struct {
+	Reader client.Reader
+}
+
+// Observe returns the operator's CRRs for the pod as attempts, oldest first, and none where CRRs are not served.
+func (o Observer) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+	attempts, err := observe(ctx, o.Reader, pod, client.MatchingLabels{labelManagedBy: settings.Name})
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return attempts, err
 }
 
 // maxAttempts bounds the CRRs of one pod that count. The operator repeats a CRR at growing intervals and creates fewer,

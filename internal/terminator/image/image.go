@@ -6,6 +6,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ import (
 type Swap struct {
 	// PodUID is the pod's UID. A record of another pod counts for nothing: it was copied.
 	PodUID types.UID `json:"podUID"`
-	// Image is the container's original image. It is empty if the record would otherwise exceed terminator.MaxRecord.
+	// Image is the container's original image. It is empty if the record would otherwise exceed terminator.RecordSize.
 	Image string `json:"image"`
 	// RestartCount is the container's restart count before the swap, -1 if it had never started.
 	RestartCount int32 `json:"restartCount"`
@@ -101,25 +102,28 @@ func (t *Terminator) swap(ctx context.Context, pod *corev1.Pod, write plan.Write
 	if len(swapped.Containers) == 0 {
 		return false, nil
 	}
-	record, err := encode(swaps, terminator.MaxRecord(pod))
+	record, err := encode(swaps, terminator.RecordSize(len(pod.Spec.Containers)))
 	if err != nil {
 		return false, err
 	}
-	raw, err := terminator.Raw(terminator.NewPodPatch(pod).WithAnnotations(map[string]string{v1alpha1.AnnotationImageSwap: record}).WithSpec(swapped))
-	if err != nil {
-		return false, err
-	}
-	if err := t.Client.Patch(ctx, terminator.PatchTarget(pod), raw); err != nil {
+	patch := terminator.NewPodPatch(pod)
+	patch.WithAnnotations(map[string]string{v1alpha1.AnnotationImageSwap: record}).WithSpec(swapped)
+	if err := t.Client.Patch(ctx, terminator.PatchTarget(pod), patch); err != nil {
 		return false, fmt.Errorf("swap images of pod: %w", err)
 	}
 	return true, nil
 }
 
-// readSwaps returns the recorded swaps of the pod's containers. It drops records of other containers and other pods.
+// readSwaps returns the recorded swaps of the pod's containers. It drops records of other containers and other pods. Every error wraps
+// terminator.ErrInvalidAnnotation.
 func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	swaps := map[string]Swap{}
-	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
-		return nil, err
+	value := cmp.Or(pod.Annotations[v1alpha1.AnnotationImageSwap], "{}")
+	if len(value) > terminator.RecordSize(len(pod.Spec.Containers)) {
+		return nil, fmt.Errorf("%w: annotation %s is longer than the operator writes it", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationImageSwap)
+	}
+	if err := json.Unmarshal([]byte(value), &swaps); err != nil {
+		return nil, fmt.Errorf("%w: annotation %s: %w", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationImageSwap, err)
 	}
 	if swaps == nil {
 		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationImageSwap)

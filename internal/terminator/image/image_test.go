@@ -116,7 +116,7 @@ func TestRecordLength(t *testing.T) {
 	longest.Spec.Containers[1].Image = strings.Repeat("r", 255) + ":" + strings.Repeat("t", 128) + "@sha512:" + strings.Repeat("a", 128)
 	full := newPod()
 	rest := len(`{"proxy":{"podUID":"4a1b","image":"","restartCount":2,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"}}`)
-	full.Spec.Containers[1].Image = strings.Repeat("r", terminator.MaxRecord(full)-rest)
+	full.Spec.Containers[1].Image = strings.Repeat("r", terminator.RecordSize(3)-rest)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want string // the recorded image
@@ -140,8 +140,11 @@ func TestRecordLength(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.pod.Annotations = body.Annotations
+			if _, err := newTerminator(nil).Observe(t.Context(), tc.pod); err != nil {
+				t.Fatal(err)
+			}
 			var swaps map[string]image.Swap
-			if err := terminator.ReadRecord(tc.pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
+			if err := json.Unmarshal([]byte(body.Annotations[v1alpha1.AnnotationImageSwap]), &swaps); err != nil {
 				t.Fatal(err)
 			}
 			if got := swaps[container].Image; got != tc.want {
@@ -204,7 +207,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestCorruptRecordStopsMode(t *testing.T) {
-	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`, `{}` + strings.Repeat(" ", 5000)} {
+	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`, `{}` + strings.Repeat(" ", 4*1024-1)} {
 		t.Run(record[:min(len(record), 40)], func(t *testing.T) {
 			pod := withSwaps(record)
 			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrInvalidAnnotation) {

@@ -49,8 +49,8 @@ func (t *Terminator) Execute(ctx context.Context, pod *corev1.Pod, write plan.Wr
 
 func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
 	status := applycorev1.PodStatus()
-	patch := terminator.NewPodPatch(pod).WithAnnotations(mark.Annotations(pod)).WithStatus(status).
-		WithLabels(map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers})
+	patch := terminator.NewPodPatch(pod)
+	patch.WithLabels(map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}).WithAnnotations(mark.Annotations(pod)).WithStatus(status)
 	if mark.Phase() != "" {
 		status.WithConditions(applycorev1.PodCondition().
 			WithType(v1alpha1.PodConditionSidecarTerminated).WithStatus(corev1.ConditionFalse).
@@ -65,12 +65,8 @@ func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) 
 		// The admission policy looks at the pod's status, which changes often while the pod starts.
 		patch.ResourceVersion = nil
 	}
-	raw, err := terminator.Raw(patch)
-	if err != nil {
-		return nil, err
-	}
 	marked := terminator.PatchTarget(pod)
-	if err := t.Client.Status().Patch(ctx, marked, raw); err != nil {
+	if err := t.Client.Status().Patch(ctx, marked, patch); err != nil {
 		return nil, fmt.Errorf("mark pod: %w", asConflict(pod, err))
 	}
 	return marked, nil
