@@ -97,14 +97,13 @@ func (r *Reader) AddJob(ctx context.Context, in *Input) (err error) {
 
 // AddState adds the pod's node and the past attempts on the pod to the input.
 func (r *Reader) AddState(ctx context.Context, in *Input) error {
-	var node *corev1.Node
-	if r.NodeKindRules.All == "" {
-		var err error
-		if node, err = r.node(ctx, in.Pod); err != nil {
-			return err
-		}
+	node, err := r.node(ctx, in.Pod)
+	if err != nil {
+		return err
 	}
-	in.Node, in.Kubelet = r.NodeKindRules.Classify(node), kubelet(node)
+	if in.Node = r.NodeKindRules.Classify(node); node != nil {
+		in.Kubelet = plan.Kubelet{Version: node.Status.NodeInfo.KubeletVersion, Features: node.Status.DeclaredFeatures}
+	}
 	for _, observer := range r.Observers {
 		past, err := observer.Observe(ctx, in.Pod)
 		switch {
@@ -118,9 +117,9 @@ func (r *Reader) AddState(ctx context.Context, in *Input) error {
 	return nil
 }
 
-// node returns the pod's node, or nil if the pod has none or the reader does not know it.
+// node returns the pod's node, or nil if the pod has none, or the reader does not know it or need not read it.
 func (r *Reader) node(ctx context.Context, pod *corev1.Pod) (*corev1.Node, error) {
-	if pod.Spec.NodeName == "" {
+	if pod.Spec.NodeName == "" || r.NodeKindRules.All != "" {
 		return nil, nil
 	}
 	node := &corev1.Node{}
@@ -131,14 +130,6 @@ func (r *Reader) node(ctx context.Context, pod *corev1.Pod) (*corev1.Node, error
 		return nil, fmt.Errorf("get node of pod: %w", err)
 	}
 	return node, nil
-}
-
-// kubelet returns what the node reports about its kubelet, or the zero value for nil.
-func kubelet(node *corev1.Node) plan.Kubelet {
-	if node == nil {
-		return plan.Kubelet{}
-	}
-	return plan.Kubelet{Version: node.Status.NodeInfo.KubeletVersion, Features: node.Status.DeclaredFeatures}
 }
 
 // NamespaceMetadata returns an empty namespace for reads and watches of metadata alone.

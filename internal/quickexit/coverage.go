@@ -116,11 +116,6 @@ func (c Coverage) has(name string) bool {
 	return found || c.set.defaults && isDefault(name)
 }
 
-// isEverything reports whether the image covers every command.
-func (c Coverage) isEverything() bool {
-	return c.set != nil && c.set.everything
-}
-
 func isDefault(name string) bool {
 	_, found := slices.BinarySearch(defaultPaths, name)
 	return found

@@ -7,7 +7,6 @@
 package quickexit
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -40,7 +39,7 @@ var directories = strings.Split(SearchPath, ":")
 // CoversContainer fails unless the container, restarted with an image of the coverage, runs the program. The error is a
 // MissingError, a HiddenError, or says why no list of paths can cover the command.
 func CoversContainer(coverage Coverage, container *corev1.Container) error {
-	if coverage.isEverything() {
+	if coverage.set != nil && coverage.set.everything {
 		return nil
 	}
 	candidates, err := candidatesOf(container)
@@ -138,8 +137,6 @@ func firstHidden(container *corev1.Container, candidates []string) (index int, m
 // validatePath fails unless the path can be a file of an image that is visible in containers.
 func validatePath(name string) error {
 	switch {
-	case name == "":
-		return errors.New("path is empty")
 	case !path.IsAbs(name):
 		return fmt.Errorf("path %q is not absolute", name)
 	case strings.HasSuffix(name, "/"):

@@ -56,22 +56,17 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 	if err != nil {
 		return nil, err
 	}
-	byNumber := map[int]*plan.Attempt{}
+	var attempts []plan.Attempt
 	// Sorted by name, so that the result is deterministic where a forged record has two start times for one attempt.
 	for _, name := range slices.Sorted(maps.Keys(swaps)) {
 		swap := swaps[name]
-		attempt := byNumber[swap.Attempt]
-		if attempt == nil {
-			attempt = &plan.Attempt{
+		i, found := slices.BinarySearchFunc(attempts, swap.Attempt, func(a plan.Attempt, number int) int { return cmp.Compare(a.Number, number) })
+		if !found {
+			attempts = slices.Insert(attempts, i, plan.Attempt{
 				Mode: v1alpha1.ModeImage, Number: swap.Attempt, Started: swap.SwappedAt.Time, RestartCounts: map[string]int32{},
-			}
-			byNumber[swap.Attempt] = attempt
+			})
 		}
-		attempt.RestartCounts[name] = swap.RestartCount
-	}
-	var attempts []plan.Attempt
-	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
-		attempts = append(attempts, *byNumber[number])
+		attempts[i].RestartCounts[name] = swap.RestartCount
 	}
 	return attempts, nil
 }
