@@ -23,6 +23,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/admissiontest"
 	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 const outcomePolicy = "sidecar-termination-outcome"
@@ -185,36 +186,95 @@ func TestMutationsOfAdmissionPolicyAreFound(t *testing.T) {
 	if !testenv.Long() {
 		t.Skip("Takes minutes, for which LONG=1 asks")
 	}
-	original, err := admissiontest.Shipped[admissionv1.MutatingAdmissionPolicy](outcomePolicy)
+	policy, err := admissiontest.Shipped[admissionv1.MutatingAdmissionPolicy](outcomePolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expressions := func(policy *admissionv1.MutatingAdmissionPolicy) map[string]*string {
-		all := map[string]*string{"mutation": &policy.Spec.Mutations[0].JSONPatch.Expression}
-		for i := range policy.Spec.MatchConditions {
-			all["condition "+policy.Spec.MatchConditions[i].Name] = &policy.Spec.MatchConditions[i].Expression
-		}
-		for i := range policy.Spec.Variables {
-			all["variable "+policy.Spec.Variables[i].Name] = &policy.Spec.Variables[i].Expression
-		}
-		return all
+	var all mutation
+	all.run(t, &policy.Spec.Mutations[0].JSONPatch.Expression, policy.Spec.MatchConditions, policy.Spec.Variables, func() bool {
+		mutant, err := admissiontest.CompileMutating(policy)
+		return err != nil || differences(t.Context(), mutant, 20000) != ""
+	})
+	all.mustSuffice(t)
+}
+
+// mutation counts the changes of expressions, and those that a test has found.
+type mutation struct{ mutants, found int }
+
+// run changes each expression of an admission policy in turn. decision is the one that decides.
+func (m *mutation) run(t *testing.T, decision *string, conditions []admissionv1.MatchCondition, variables []admissionv1.Variable, isFound func() bool) {
+	t.Helper()
+	expressions := []*string{decision}
+	for i := range conditions {
+		expressions = append(expressions, &conditions[i].Expression)
 	}
-	mutants, found := 0, 0
-	for name, expression := range expressions(original) {
-		for _, text := range admissiontest.Mutants(*expression) {
-			mutant := original.DeepCopy()
-			*expressions(mutant)[name] = text
-			mutants++
-			policy, err := admissiontest.CompileMutating(mutant)
-			if err != nil || differences(t.Context(), policy, 20000) != "" {
-				found++
+	for i := range variables {
+		expressions = append(expressions, &variables[i].Expression)
+	}
+	for _, expression := range expressions {
+		original := *expression
+		for _, text := range admissiontest.Mutants(original) {
+			*expression = text
+			m.mutants++
+			if isFound() {
+				m.found++
 				continue
 			}
-			t.Logf("not found in %s: %s", name, text)
+			t.Logf("not found: %s\nof: %s", text, original)
+		}
+		*expression = original
+	}
+}
+
+func (m *mutation) mustSuffice(t *testing.T) {
+	t.Helper()
+	t.Logf("%d of %d mutants are found", m.found, m.mutants)
+	if m.found*100 < m.mutants*95 {
+		t.Errorf("%d of %d mutants are found, want 95 %%", m.found, m.mutants)
+	}
+}
+
+// decide is admission policy sidecar-termination-outcome (config/admission/outcome.yaml, whose variables it names): it returns the pod
+// that the API server stores when a client writes a pod's status.
+func decide(old, written *corev1.Pod) *corev1.Pod {
+	pod := written.DeepCopy()
+	marked := func(p *corev1.Pod) bool { return p.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers }
+	jobType := old.Spec.RestartPolicy == never || old.Spec.RestartPolicy == onFailure
+	if !marked(old) && !marked(written) || !jobType || len(old.Spec.Containers) > plan.MaxContainers {
+		return pod
+	}
+	unprotected := func(key string) bool {
+		value, found := old.Annotations[key]
+		other, kept := written.Annotations[key]
+		return !marked(old) && found && kept && value == other
+	}
+	believed := func(key string) string {
+		value, found := written.Annotations[key]
+		switch {
+		case unprotected(key):
+			return ""
+		case !found && marked(old):
+			return old.Annotations[key]
+		}
+		return value
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+	for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd} {
+		if _, found := old.Annotations[key]; found && marked(old) {
+			annotate(pod, key, believed(key))
+		}
+		if unprotected(key) {
+			delete(pod.Annotations, key)
 		}
 	}
-	t.Logf("%d of %d mutants are found", found, mutants)
-	if found*100 < mutants*95 {
-		t.Errorf("%d of %d mutants are found, want 95 %%", found, mutants)
+	if unprotected(v1alpha1.AnnotationMainContainers) {
+		delete(pod.Annotations, v1alpha1.AnnotationMainContainers)
 	}
+	record, phase := plan.DecideOutcome(old, pod)
+	annotate(pod, v1alpha1.AnnotationMainContainers, record+"/"+string(old.UID))
+	pod.Status.Phase = phase
+	return pod
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -170,5 +171,88 @@ func TestTried(t *testing.T) {
 				t.Errorf("Tried: got %s#%d, want %s#%d", decision.Tried, decision.TriedNumber, test.mode, test.number)
 			}
 		})
+	}
+}
+
+// A denied write is not an attempt: the next usable mode follows.
+func TestDeniedWrite(t *testing.T) {
+	pod := func() *corev1.Pod { return finishedMain(never) }
+
+	runScenarios(t, map[string]scenario{
+		"a denied phase falls to the image":                {observed(pod(), oneProxy(), withoutKruise, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
+		"a denied mark: an exit code counts after a CRR":   {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
+		"a denied phase of a recorded pod does not matter": {observed(pod(), oneProxy(), denying(podPhase)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
+		"a denied swap in a failed pod falls to a CRR":     {observed(newPod(never, exited("main", 7), running("proxy")), oneProxy(), denying(image)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
+		"a denied CRR falls to the phase":                  {observed(pod(), oneProxy(), denying(crr)), 0, requeued(terminating(phaseOfProxy), 15*time.Second)},
+		"a denied declared swap falls to the phase":        {observed(pod(), oneProxy(mode(image)), withoutKruise, denying(image)), 0, requeued(fallingBack(phaseOfProxy), 15*time.Second)},
+		"no usable mode is left if all writes are denied":  {observed(pod(), oneProxy(), withoutKruise, denying(podPhase, image)), 0, requeued(stuck(v1alpha1.ReasonNoUsableMode), time.Second)},
+		"a denied mode without fallback is stuck":          {observed(pod(), oneProxy(mode(image), noFallback), denying(image)), 0, requeued(stuck(v1alpha1.ReasonWriteRefused), time.Second)},
+		"a missing image is reported before the denial":    {observed(pod(), oneProxy(mode(image), noFallback, noImage), denying(image)), 0, requeued(stuck(v1alpha1.ReasonNoQuickExitImage), time.Second)},
+		"an attempt in progress continues":                 {observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy")), denying(image)), 0, inProgress(15 * time.Second)},
+		"a failed attempt is reported first":               {observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), denying(podPhase)), minute, requeued(stuck(v1alpha1.ReasonStuck), minute)},
+		"a denied mark is tried again while mains run":     {observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked, denying(podPhase)), -minute, waits(v1alpha1.ReasonMainContainersRunning, 10*minute)},
+	})
+}
+
+// The earlier attempts on a pod are unknown if their record is corrupt.
+func TestInvalidAnnotation(t *testing.T) {
+	proxy := oneProxy()
+	corrupt := func(s *plan.Snapshot) { s.InvalidAnnotation = "unreadable record on the pod: annotation a: no JSON" }
+	left := stuck(v1alpha1.ReasonInvalidAnnotation)
+
+	runScenarios(t, map[string]scenario{
+		"stops the operator from acting":                {observed(finishedMain(never), proxy, corrupt), 0, left},
+		"is reported while the main container runs":     {observed(newPod(never, running("main"), running("proxy")), proxy, corrupt), 0, left},
+		"is reported after the phase has ended the pod": {observed(finishedMain(never), proxy, endedByPhase, corrupt), 0, left},
+		"does not matter to a pod without a sidecar":    {observed(newPod(never, exited("main", 0)), nil, corrupt), 0, ignored(v1alpha1.ReasonNoSidecar)},
+		"does not matter once the pod has finished":     {observed(finishedMain(never, exited("proxy", 0)), proxy, phase(corev1.PodSucceeded), corrupt), 0, ignored(v1alpha1.ReasonPodFinished)},
+		"does not matter once every sidecar has ended":  {observed(finishedMain(never, exited("proxy", 0)), proxy, corrupt, assumeMarked), 0, terminated()},
+	})
+}
+
+// TestLostSwap covers pods whose sidecar has its quick-exit image, but no record of the swap.
+func TestLostSwap(t *testing.T) {
+	const late = 5 * time.Second
+	// ran is an ended container with the quick-exit image. It started this long after the mains were done.
+	ran := func(code int32, started time.Duration) container {
+		c := exited("proxy", code).swapped().endedAt(done.Add(late))
+		c.status.State.Terminated.StartedAt = metav1.NewTime(done.Add(started))
+		return c
+	}
+	pod := func(policy corev1.RestartPolicy, c container) *corev1.Pod {
+		return finishedMain(policy, c)
+	}
+
+	runScenarios(t, map[string]scenario{
+		"the old container still runs": {observed(pod(never, running("proxy").swapped()), oneProxy(), onVirtualNode), 10 * time.Second, inProgress(50 * time.Second)},
+		"the old container still runs, and the node's clock is ahead": {
+			observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy").swapped()), oneProxy(), onVirtualNode, drainsSince(done)),
+			10 * time.Second, inProgress(50 * time.Second),
+		},
+		"old container ended, new one not started":       {observed(pod(never, ran(7, -minute)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(late + 50*time.Second)},
+		"old container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped()), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(50 * time.Second)},
+		"the new container has ended":                    {observed(pod(never, ran(0, 2*time.Second)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"new container ended, start time unknown":        {observed(pod(never, exited("proxy", 0).swapped().restarted(1)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"new container of a never-started sidecar ended": {observed(pod(onFailure, ran(0, 0)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, terminated()},
+		"old container failed and will restart":          {observed(pod(onFailure, ran(7, -minute)), oneProxy(), onVirtualNode, assumeMarked), 10 * time.Second, inProgress(late + 50*time.Second)},
+		"the new image cannot be pulled":                 {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(), onVirtualNode, assumeMarked), 10 * minute, stuck(v1alpha1.ReasonStuck)},
+		"the quick-exit image alone does not end a drain": {
+			observed(pod(never, running("proxy").swapped()), oneProxy(drain(minute)), onVirtualNode),
+			10 * time.Second, waits(v1alpha1.ReasonDraining, 50*time.Second),
+		},
+		"mode Image on any node":                              {observed(pod(never, running("proxy").swapped()), oneProxy(mode(image))), 10 * time.Second, inProgress(50 * time.Second)},
+		"mode Image falls back after its deadline":            {observed(pod(onFailure, unpullable("proxy").swapped()), oneProxy(mode(image)), onDaemonlessNode, assumeMarked), 10 * minute, fallingBack(phaseOfProxy)},
+		"Image is not the first mode: the first mode is used": {observed(pod(never, running("proxy").swapped()), oneProxy(), onDaemonlessNode), 10 * time.Second, terminating(phaseOfProxy)},
+		"another sidecar is swapped at the same time": {
+			observed(finishedMain(never, running("proxy").swapped(), running("other")), sidecarsOf(sidecar("other"), sidecar("proxy")), onVirtualNode),
+			10 * time.Second, requeued(terminating("Image#2 [other] within 1m0s"), 50*time.Second),
+		},
+	})
+}
+
+func TestLostSwapIsTried(t *testing.T) {
+	pod := finishedMain(never, exited("proxy", 0).swapped().restarted(1))
+	if got := plan.Next(observed(pod, oneProxy(), onVirtualNode, assumeMarked), done); got.Tried != image || got.Stage != plan.StageTerminated {
+		t.Errorf("the pod is %s by mode %q", got.Stage, got.Tried)
 	}
 }

@@ -229,7 +229,7 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 		return "the mark keeps the phase although a sidecar drains"
 	case mark.End == current && isMarked(s.Pod):
 	case permitsExits(mark.End):
-		return permitsTooMuch(s, d, mark.End)
+		return permitsTooMuch(s, mark.End)
 	case mark.End != "" && mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + mark.End
 	case over && mark.End != current && (mark.End != "" || isMarked(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, draining)):
@@ -241,22 +241,15 @@ func marksInAdvanceOnly(s plan.Snapshot, now time.Time, d plan.Decision) string 
 	return ""
 }
 
-func hasKey(counts map[string]int32, name string) bool {
-	_, found := counts[name]
-	return found
-}
-
 // permitsExits reports whether the end permits exits that the kubelet follows by a restart.
 func permitsExits(end string) bool {
 	return end == v1alpha1.EndExited || end == v1alpha1.EndRestarted || end == v1alpha1.EndWaiting
 }
 
-func permitsTooMuch(s plan.Snapshot, d plan.Decision, end string) string {
+func permitsTooMuch(s plan.Snapshot, end string) string {
 	runs := func(sidecar resolve.Sidecar) bool {
-		i := slices.IndexFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == sidecar.Container })
-		waits := i >= 0 && s.Pod.Status.ContainerStatuses[i].State.Waiting != nil
-		swapped := slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return a.Mode == image && hasKey(a.RestartCounts, sidecar.Container) })
-		return mayRun(s.Pod, sidecar.Container) && (!waits || !swapped && !hasQuickExitImage(s, sidecar.Container))
+		waits := status(s.Pod, sidecar.Container).State.Waiting != nil
+		return mayRun(s.Pod, sidecar.Container) && (!waits || !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container))
 	}
 	if isRecorded(s.Pod) && !slices.ContainsFunc(s.View.Sidecars, runs) {
 		return "" // each waits for its quick-exit image

@@ -387,12 +387,7 @@ func TestMarkPermitsEnd(t *testing.T) {
 			if write.Mark.End == v1alpha1.EndPodPhase {
 				t.Fatal("the pod ends at once")
 			}
-			pod := s.Pod.DeepCopy()
-			pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
-			for key, value := range write.Mark.Annotations(s.Pod) {
-				annotate(pod, key, value)
-			}
-			pod = decide(s.Pod, pod)
+			pod := writtenBy(s.Pod, *write.Mark)
 			report := pod.DeepCopy()
 			report.Status.ContainerStatuses = []corev1.ContainerStatus{exited("main", 0).status, tc.becomes.status}
 			if got := decide(pod, report); isTerminal(got) != tc.want {

@@ -391,7 +391,7 @@ func (k *kubelet) report() {
 	k.m.after(at.Sub(k.m.now), func() {
 		live := k.m.pod.Status
 		same := live.Phase == now.Phase && live.Reason == now.Reason && equal(live.ContainerStatuses, now.ContainerStatuses) &&
-			(len(now.Conditions) == 0 || isDisrupted(k.m.pod))
+			(len(now.Conditions) == 0 || hasCondition(k.m.pod, corev1.DisruptionTarget))
 		if same || k.m.scenario.virtual && isTerminal(k.m.pod) {
 			return
 		}
@@ -501,7 +501,7 @@ func (k *kruise) sync() {
 }
 
 func (k *kruise) next(r *modelCRR) {
-	for _, name := range slices.Sorted(keys(r.attempt.RestartCounts)) {
+	for _, name := range slices.Sorted(maps.Keys(r.attempt.RestartCounts)) {
 		if r.deleted || slices.Contains(r.killed, name) {
 			continue
 		}
@@ -531,14 +531,4 @@ func (k *kruise) watch(r *modelCRR) {
 	}
 	k.m.finish(r, "succeeded")
 	k.free(r)
-}
-
-func keys(m map[string]int32) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
-	}
 }
