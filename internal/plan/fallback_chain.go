@@ -136,11 +136,16 @@ func WhyUnusable(sidecar resolve.Sidecar, options []ModeOption) (v1alpha1.Reason
 	if len(options) == 1 {
 		return options[0].Reason, fmt.Sprintf("mode %s cannot end container %s: %s", options[0].Mode, sidecar.Container, options[0].Message)
 	}
+	return v1alpha1.ReasonNoUsableMode, fmt.Sprintf("no mode can end container %s (%s)", sidecar.Container, whyNone(options))
+}
+
+// whyNone lists the options with why each cannot be used.
+func whyNone(options []ModeOption) string {
 	var parts []string
 	for _, o := range options {
 		parts = append(parts, fmt.Sprintf("%s: %s", o.Mode, o.Message))
 	}
-	return v1alpha1.ReasonNoUsableMode, fmt.Sprintf("no mode can end container %s (%s)", sidecar.Container, strings.Join(parts, "; "))
+	return strings.Join(parts, "; ")
 }
 
 // respected reports whether the sidecar's exit code may count. An unknown value of exitCodePolicy may mean that it does.

@@ -294,7 +294,7 @@ func TestRestarts(t *testing.T) {
 		"one that a CRR stops before the other":  {onFailure, sidecarsOf(sidecar("logs"), sidecar("proxy", order(1))), attempted(), 1},
 		"one CRR, one new image":                 {onFailure, sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy", mode(image))), attempted(), 2},
 		"no risk without a write":                {onFailure, two(mode(image)), attempted(swap("logs", "proxy")), 0},
-		"a single one, which ends with the pod":  {onFailure, sidecarsOf(sidecar("proxy", mode(crr)), sidecar("logs")), endedFirst("logs"), 0},
+		"a single one, which ends with the pod":  {onFailure, sidecarsOf(sidecar("proxy", mode(crr)), sidecar("logs")), func(s *plan.Snapshot) { endContainers(s, "logs") }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := observed(finishedMain(test.policy, running("logs"), running("proxy")), test.sidecars, test.changes)
@@ -303,11 +303,6 @@ func TestRestarts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// endedFirst is a pod whose container has ended before.
-func endedFirst(name string) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { endContainers(s, name) }
 }
 
 // TestAutoTriesEachMode finds a mode that the order of mode Auto lacks, or that nothing says when to use.

@@ -463,11 +463,7 @@ func markWaits(b brief, after time.Duration) brief {
 // describeMark formats a mark as a line, such as "[logs proxy] PodPhase recorded".
 func describeMark(m plan.Mark) string {
 	line := strings.TrimSuffix(fmt.Sprintf("%v %s", m.IgnoredExitCodes, m.End), " ")
-	return line + describeRecord(m)
-}
-
-func describeRecord(m plan.Mark) string {
-	return map[string]string{v1alpha1.MainsSucceeded: " recorded", v1alpha1.MainsDecided: " decided"}[m.Record]
+	return line + map[string]string{v1alpha1.MainsSucceeded: " recorded", v1alpha1.MainsDecided: " decided"}[m.Record]
 }
 
 // describe formats an action as a line with its containers and timeout.

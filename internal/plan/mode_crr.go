@@ -59,7 +59,7 @@ func (p podPlan) crrAction(plans []sidecarPlan) []Write {
 // one would use up its deadline while it waits.
 func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
 	waiting := ofMode(direct, v1alpha1.ModeCRR)
-	live := slices.IndexFunc(p.sidecars, func(sp sidecarPlan) bool { return sp.crrLive })
+	live := slices.IndexFunc(p.sidecars, func(sp sidecarPlan) bool { return sp.hasLive(v1alpha1.ModeCRR) })
 	if len(waiting) == 0 || live < 0 {
 		return nil
 	}
@@ -123,10 +123,9 @@ func (s *situation) obsoleteCRRs() []Attempt {
 // pod at a time, and such a CRR blocks the next one forever. It is deleted before the next one is created, because
 // a deletion does not make OpenKruise's daemon look at other CRRs (pkg/daemon/containerrecreate/crr_daemon_controller.go).
 func (s *situation) obsolete(attempt Attempt) bool {
-	return attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt)
-}
-
-func (s *situation) allEnded(attempt Attempt) bool {
+	if attempt.Mode != v1alpha1.ModeCRR || !attempt.Finished.IsZero() {
+		return false
+	}
 	for name := range attempt.RestartCounts {
 		if !s.ended(name) {
 			return false

@@ -172,16 +172,12 @@ func (s *situation) findLostSwap() *Attempt {
 	if s.mainsDone.IsZero() {
 		return nil
 	}
-	var restarts map[string]int32
-	started := s.mainsDone
+	started, restarts := s.mainsDone, map[string]int32{}
 	for _, sidecar := range s.View.Sidecars {
 		container, status := containerOf(s.Pod, sidecar.Container), statusOf(s.Pod, sidecar.Container)
 		imageFirst := s.Node == NodeVirtual || sidecar.Mode == v1alpha1.ModeImage
 		if !imageFirst || sidecar.Image == "" || container == nil || status == nil || container.Image != sidecar.Image || s.recordsSwap(sidecar.Container) {
 			continue
-		}
-		if restarts == nil {
-			restarts = map[string]int32{}
 		}
 		restarts[sidecar.Container] = status.RestartCount
 		started = later(started, s.drainsSince().Add(sidecar.Drain))
@@ -191,7 +187,7 @@ func (s *situation) findLostSwap() *Attempt {
 			started = later(started, state.Terminated.FinishedAt.Time)
 		}
 	}
-	if restarts == nil {
+	if len(restarts) == 0 {
 		return nil
 	}
 	if started.After(s.now) {

@@ -100,7 +100,7 @@ func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 		switch {
 		case sp.starting:
 			return newDecision(StageTerminating, v1alpha1.ReasonSidecarStarting, beingCreated, name)
-		case sp.crrLive, sp.swapLive:
+		case sp.hasLive(v1alpha1.ModeCRR), sp.hasLive(v1alpha1.ModeImage):
 			return newDecision(StageTerminating, v1alpha1.ReasonAttemptInProgress, "waiting for container %s to end first", name)
 		}
 	}

@@ -3,9 +3,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -93,14 +93,7 @@ func (s *situation) orderNotKept() string {
 		if !s.othersWait(sidecar) || first < 0 || chain[first].Mode != v1alpha1.ModePodPhase {
 			continue
 		}
-		var others []string
-		for _, option := range chain[:first] {
-			others = append(others, fmt.Sprintf("%s: %s", option.Mode, option.Message))
-		}
-		why := "it is declared"
-		if len(others) > 0 {
-			why = strings.Join(others, "; ")
-		}
+		why := cmp.Or(whyNone(chain[:first]), "it is declared")
 		return fmt.Sprintf("terminationOrder is not kept: mode PodPhase ends all sidecars at once, and is the only one for container %s (%s)", sidecar.Container, why)
 	}
 	return ""

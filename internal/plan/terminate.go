@@ -3,8 +3,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,22 +25,17 @@ type podPlan struct {
 // A stuck sidecar has a mode only when its CRR is repeated.
 type sidecarPlan struct {
 	sidecar resolve.Sidecar
+	history
 	// mode is the mode to use now, or empty.
 	mode v1alpha1.Mode
-	// live means that an attempt is live; the first one can be judged again at wakeAt. With crrLive it is a CRR, with
-	// swapLive a swapped image, with neither a written phase.
-	live, crrLive, swapLive bool
-	wakeAt                  time.Time
 	// phaseUsable means that mode PodPhase could be used as well.
 	phaseUsable bool
 	// starting means that the kubelet is creating the container.
 	starting bool
-	// stuck is why no usable mode is left, or empty. Its CRR may be repeated at retryAt, unless that is zero.
-	stuck   v1alpha1.Reason
-	message string
-	retryAt time.Time
-
-	failures     []Failure
+	// stuck is why no usable mode is left, or empty. A CRR of such a sidecar may be repeated at retryAt, if repeats is true.
+	stuck        v1alpha1.Reason
+	message      string
+	repeats      bool
 	substitution *Substitution
 }
 
@@ -55,41 +50,35 @@ func terminate(s *situation) *Decision {
 
 // planSidecar picks what comes next for one sidecar.
 func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
-	history := s.history(sidecar)
+	sp := sidecarPlan{sidecar: sidecar, history: s.history(sidecar)}
 	if s.retry {
-		history.failed = nil
+		sp.failed = nil
 	}
 	chain := s.fallbackChain(sidecar)
-	sp := sidecarPlan{
-		sidecar: sidecar, failures: history.failures,
-		crrLive: history.hasLive(v1alpha1.ModeCRR), swapLive: history.hasLive(v1alpha1.ModeImage),
-	}
-
-	next := firstMode(chain, history.permits)
-	exhausted := next == "" && len(history.failures) > 0
+	next := firstMode(chain, sp.permits)
+	exhausted := next == "" && len(sp.failures) > 0
 	if exhausted {
-		sp.stuck, sp.message = v1alpha1.ReasonStuck, allFailed(chain, history.failures)
+		sp.stuck, sp.message = v1alpha1.ReasonStuck, allFailed(chain, sp.failures)
 	}
 
 	switch {
-	case len(history.live) > 0:
-		sp.live, sp.wakeAt = true, history.wakeAt
+	case len(sp.live) > 0:
 	case isStarting(statusOf(s.Pod, sidecar.Container)):
 		// The usable modes depend on whether the container starts.
 		sp.starting = true
 		return sp
 	case next != "":
 		sp.mode = next
-		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && history.permits(o) })
-	case exhausted && !history.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
+		sp.phaseUsable = slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && sp.permits(o) })
+	case exhausted && !sp.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
 		// Repeating helps for a CRR only: the daemon may be back.
-		if sp.retryAt = history.retryAt; !s.now.Before(sp.retryAt) {
+		if sp.repeats = true; !s.now.Before(sp.retryAt) {
 			sp.mode = v1alpha1.ModeCRR
 		}
 	case !exhausted:
 		sp.stuck, sp.message = WhyUnusable(sidecar, chain)
 	}
-	sp.substitution = s.substitution(sidecar, chain, history)
+	sp.substitution = s.substitution(sidecar, chain, sp.history)
 	return sp
 }
 
@@ -147,27 +136,21 @@ func (d *Decision) writeUnless(wait *Decision, writes ...Write) {
 
 // split separates the sidecars with a mode by whether the pod's phase ends them.
 func (p podPlan) split() (direct, byPhase []sidecarPlan) {
+	first := int32(math.MaxInt32) // the lowest terminationOrder of a sidecar that the phase ends
+	for _, sp := range ofMode(p.sidecars, v1alpha1.ModePodPhase) {
+		first = min(first, sp.sidecar.Order)
+	}
 	for _, sp := range p.sidecars {
-		switch sp.mode {
-		case "":
-		case v1alpha1.ModePodPhase:
+		switch {
+		case sp.mode == "":
+		case sp.mode == v1alpha1.ModePodPhase, sp.sidecar.Order > first && sp.phaseUsable:
+			// What waits for a sidecar that the phase ends must not end before it.
 			byPhase = append(byPhase, sp)
-		case v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModeAuto:
+		default:
 			direct = append(direct, sp)
 		}
 	}
-	if len(byPhase) == 0 {
-		return direct, nil
-	}
-	// What waits for a sidecar that the phase ends must not end before it.
-	first := slices.MinFunc(byPhase, func(a, b sidecarPlan) int { return cmp.Compare(a.sidecar.Order, b.sidecar.Order) }).sidecar.Order
-	waits := func(sp sidecarPlan) bool { return sp.sidecar.Order > first && sp.phaseUsable }
-	for _, sp := range direct {
-		if waits(sp) {
-			byPhase = append(byPhase, sp)
-		}
-	}
-	return slices.DeleteFunc(direct, waits), byPhase
+	return direct, byPhase
 }
 
 const beingCreated = "the kubelet is creating container %s"
@@ -188,9 +171,9 @@ func (p podPlan) summarize() *Decision {
 			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, fmt.Sprintf(beingCreated, sp.sidecar.Container)
 		}
 		switch {
-		case sp.live:
+		case len(sp.live) > 0:
 			d.RequeueAfter = Soonest(d.RequeueAfter, sp.wakeAt.Sub(p.now))
-		case sp.mode == "" && !sp.retryAt.IsZero():
+		case sp.mode == "" && sp.repeats:
 			d.RequeueAfter = Soonest(d.RequeueAfter, sp.retryAt.Sub(p.now))
 		}
 	}
@@ -270,6 +253,6 @@ func containersOf(plans []sidecarPlan) []string {
 	for _, sp := range plans {
 		result = append(result, sp.sidecar.Container)
 	}
-	slices.SortFunc(result, cmp.Compare)
+	slices.Sort(result)
 	return result
 }
