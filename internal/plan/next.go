@@ -43,6 +43,9 @@ func (s *situation) complete(d Decision) Decision {
 		}
 	}
 	d.MainsDone, d.SidecarsEnded, d.MarkWaits = s.mainsDone, s.sidecarsEnded(), s.markWaits
+	if len(d.Writes) > 0 && !s.mainsDone.IsZero() {
+		d.DueSince = s.dueSince()
+	}
 	d.Tried, d.TriedNumber = Tried(s.Attempts)
 	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)
 	return d
@@ -315,14 +318,18 @@ func (s *situation) untilNextDue() time.Duration {
 // even where the operator's clock is behind the node's. Where the kubelet restarts containers, the longest drain is that of all: a sidecar that
 // ends before would run again meanwhile, and its restart would count towards the Job's backoffLimit.
 func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
-	drain := sidecar.Drain
-	if s.restarts() {
-		drain = s.longestDrain
-	}
+	drain := s.drainOf(sidecar)
 	if drain == 0 {
 		return 0
 	}
 	return s.drainsSince().Add(drain).Sub(s.now)
+}
+
+func (s *situation) drainOf(sidecar resolve.Sidecar) time.Duration {
+	if s.restarts() {
+		return s.longestDrain
+	}
+	return sidecar.Drain
 }
 
 // drainsSince returns when drains began: by the operator's clock if it has seen the main containers end, and otherwise by the node's.

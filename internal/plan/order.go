@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -68,6 +70,42 @@ func (s *situation) tried(sidecar resolve.Sidecar) bool {
 	return slices.ContainsFunc(s.Attempts, func(a Attempt) bool {
 		return a.Mode != v1alpha1.ModePodPhase && a.covers(sidecar.Container) && !s.beforeRestartOfAll(&a)
 	})
+}
+
+// dueSince returns when the last of the due sidecars that nothing has been tried on became due: it had drained, and each sidecar before it, by
+// its terminationOrder or because it was tried first, had had its turn. It is zero without such a sidecar.
+func (s *situation) dueSince() time.Time {
+	var since time.Time
+	for _, sidecar := range s.due {
+		if s.tried(sidecar) {
+			continue
+		}
+		since = later(since, s.drainsSince().Add(s.drainOf(sidecar)))
+		for _, before := range s.View.Sidecars {
+			if before.Order < sidecar.Order || s.tried(before) {
+				since = later(since, s.turnEnded(before))
+			}
+		}
+	}
+	return since
+}
+
+// turnEnded returns when the sidecar last ended, and at least when the last attempt on it finished or else began; zero if neither is known.
+func (s *situation) turnEnded(sidecar resolve.Sidecar) time.Time {
+	var since time.Time
+	if status := statusOf(s.Pod, sidecar.Container); status != nil {
+		for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+			if state.Terminated != nil {
+				since = later(since, state.Terminated.FinishedAt.Time)
+			}
+		}
+	}
+	for _, attempt := range s.Attempts {
+		if attempt.covers(sidecar.Container) {
+			since = later(since, later(attempt.Started, attempt.Finished))
+		}
+	}
+	return since
 }
 
 // othersWait reports whether a sidecar with a higher terminationOrder waits for this one.
