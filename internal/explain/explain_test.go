@@ -331,7 +331,14 @@ func TestFindings(t *testing.T) {
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Problem DryRun proxy", "Warning WouldTerminate "}},
 		"DryRun policy for running pod": {func(w *fixture) { w.runs(plan.NodeReal); w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
-		"mark overdue":                  {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		"sidecar after one that ended late": {ordered(func(w *fixture) {
+			w.live(time.Hour, 0)
+			logs := podtest.Ended("logs", 143)
+			logs.State.Terminated.FinishedAt = metav1.NewTime(noon.Add(-10 * time.Second))
+			w.Pod.Pod.Status.ContainerStatuses = append(w.Pod.Pod.Status.ContainerStatuses, logs)
+			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModeCRR, Number: 1, RestartCounts: map[string]int32{"logs": 0}, Started: noon.Add(-20 * time.Minute)}}
+		}), nil},
+		"mark overdue": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		"disrupted pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Reason = "Evicted"

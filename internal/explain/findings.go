@@ -34,7 +34,7 @@ func (x *explainer) findings(report Report) {
 		return
 	}
 	if x.next.Reason == v1alpha1.ReasonNoMainContainer {
-		x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
+		x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message).policy = x.policyOf("")
 	}
 	if !x.isFinished() {
 		x.checkDryRun()
@@ -56,14 +56,19 @@ func (x *explainer) findings(report Report) {
 // add adds a finding with what to do about it, and returns it until the next one is added.
 func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, format string, arguments ...any) *Finding {
 	f := finding(severity, reason, container, fmt.Sprintf(format, arguments...))
-	for _, sidecar := range x.view.Sidecars {
-		if sidecar.Policy != nil && (container == "" && f.policy.Name == "" || container == sidecar.Container) {
-			f.policy = *sidecar.Policy
-		}
-	}
 	x.advise(&f)
 	x.found = append(x.found, f)
 	return &x.found[len(x.found)-1]
+}
+
+// policyOf returns the policy that declares the sidecar, or without a name the first that declares one. It is empty if no policy does.
+func (x *explainer) policyOf(sidecar string) resolve.PolicyRef {
+	for _, declared := range x.view.Sidecars {
+		if declared.Policy != nil && (sidecar == "" || sidecar == declared.Container) {
+			return *declared.Policy
+		}
+	}
+	return resolve.PolicyRef{}
 }
 
 // isFinished reports whether the pod has finished, so that findings on what may go wrong no longer matter.
@@ -79,7 +84,7 @@ func (x *explainer) checkDeclarations() {
 		} else if sidecar := x.view.Sidecar(warning.Container); sidecar != nil && sidecar.Policy != nil {
 			severity = SeverityWarning
 		}
-		x.add(severity, warning.Reason, warning.Container, "%s", warning.Message)
+		x.add(severity, warning.Reason, warning.Container, "%s", warning.Message).policy = x.policyOf(warning.Container)
 	}
 }
 
@@ -130,20 +135,21 @@ func (x *explainer) checkDecision() {
 	d := x.decision
 	known := slices.ContainsFunc(x.found, func(f Finding) bool { return f.Reason == d.Reason && f.Severity == SeverityProblem })
 	if d.Stage == plan.StageStuck && !known {
-		x.add(SeverityProblem, d.Reason, "", "%s", d.Message)
+		x.add(SeverityProblem, d.Reason, "", "%s", d.Message).policy = x.policyOf("")
 	}
 	for _, substitution := range d.Substitutions {
 		if substitution.Used == "" || d.MainsDone.IsZero() {
 			continue // a finding already: the pod is stuck, or its main containers run and checkModes has found it
 		}
-		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
+		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message).
+			policy = x.policyOf(substitution.Container)
 	}
 	x.backoffLimitRisk(d.Restarts)
 	x.deadlineRisk()
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}
-	if due := x.overdueBy(); due > overdue {
+	if due := x.now.Sub(d.DueSince); due > overdue && !d.DueSince.IsZero() && len(d.Failures) == 0 {
 		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
 	}
 }
@@ -156,32 +162,14 @@ func (x *explainer) deadlineRisk() {
 	}
 	pod := x.Pod.Pod
 	if left := plan.Deadline(pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime).Sub(x.now); left > 0 {
-		x.add(SeverityNote, v1alpha1.ReasonDeadlineRisk, "", "the kubelet ends the sidecars in %s, by the pod's activeDeadlineSeconds", Age(left))
+		x.add(SeverityNote, v1alpha1.ReasonDeadlineRisk, "", "the kubelet ends the sidecars in %s, by the pod's activeDeadlineSeconds", Age(left)).
+			policy = x.policyOf("")
 	}
 	if left := x.JobDeadline.Sub(x.now); left > 0 {
 		x.add(SeverityWarning, v1alpha1.ReasonDeadlineRisk, "",
-			"the activeDeadlineSeconds of Job %s pass in %s; it fails if the sidecars have not ended by then", x.Job, Age(left))
+			"the activeDeadlineSeconds of Job %s pass in %s; it fails if the sidecars have not ended by then", x.Job, Age(left)).
+			policy = x.policyOf("")
 	}
-}
-
-// overdueBy returns for how long an action has been due.
-func (x *explainer) overdueBy() time.Duration {
-	marking := x.decision.Reason == v1alpha1.ReasonMarking && len(x.decision.Writes) > 0
-	if len(x.decision.Ends()) == 0 && !marking || x.decision.MainsDone.IsZero() || len(x.decision.Failures) > 0 {
-		return 0
-	}
-	since := x.decision.MainsDone
-	var longest time.Duration
-	for _, sidecar := range x.view.Sidecars {
-		longest = max(longest, sidecar.Drain)
-	}
-	since = since.Add(longest)
-	for _, attempt := range x.Attempts {
-		if attempt.Started.After(since) {
-			since = attempt.Started
-		}
-	}
-	return x.now.Sub(since)
 }
 
 // checkOptOut says which label keeps the operator away.
@@ -262,10 +250,11 @@ func (m missingEntry) String() string {
 func (x *explainer) checkMissingContainers() {
 	for _, missing := range x.missing {
 		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
-		f.policy = missing.policy
 		if len(missing.misspelled) > 0 {
 			f.Severity, f.lint = SeverityWarning, true
 			x.adviseSpelling(f, missing.policy, missing.misspelled[0])
+		} else {
+			f.policy = missing.policy
 		}
 	}
 }

@@ -146,16 +146,7 @@ func (x *explainer) adviseFinish(f *Finding, view resolve.View, sidecars ...stri
 	default:
 		return
 	}
-	x.alternative(f, finishNow)
-	x.command(f, "%s", command)
-}
-
-// alternative adds another way out to the hint.
-func (x *explainer) alternative(f *Finding, way string) {
-	if f.Hint != "" {
-		way = f.Hint + "; or " + way
-	}
-	f.Hint = way
+	f.finish = command
 }
 
 // adviseDeclaration says in which policy to declare a container that may keep the pod from finishing.
@@ -200,10 +191,10 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 func (x *explainer) adviseSpelling(f *Finding, ref resolve.PolicyRef, entry missingEntry) {
 	policy := x.policy(ref)
 	if why := x.whyNotAdd(*policy, entry.field, entry.meant); why != "" {
-		f.Hint, f.policy = fmt.Sprintf("declare %s in a policy that selects this pod alone: %s", entry.meant, why), resolve.PolicyRef{}
+		f.Hint = fmt.Sprintf("declare %s in a policy that selects this pod alone: %s", entry.meant, why)
 		return
 	}
-	f.Hint = fmt.Sprintf("add %s to spec.%s of %s; the entry %s stays, because other pods may have that container", entry.meant, entry.field, ref, entry.name)
+	f.policy, f.Hint = ref, fmt.Sprintf("add %s to spec.%s of %s; the entry %s stays, because other pods may have that container", entry.meant, entry.field, ref, entry.name)
 	var value any = entry.meant
 	if entry.field == fieldSidecars {
 		i := slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == entry.name })
@@ -252,16 +243,16 @@ func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 
 // adviseMode says what makes one of the modes usable for the sidecar. A single mode is a declared one.
 func (x *explainer) adviseMode(f *Finding, options []plan.ModeOption) {
-	f.Hint = ""
+	var ways []string
 	for _, option := range options {
-		way := about[option.Reason].hint
-		if way != "" && !strings.Contains(f.Hint, way) {
-			x.alternative(f, way)
+		if way := about[option.Reason].hint; way != "" && !slices.Contains(ways, way) {
+			ways = append(ways, way)
 		}
 	}
 	if len(options) == 1 {
-		x.alternative(f, "set mode to Auto")
+		ways = append(ways, "set mode to Auto")
 	}
+	f.Hint, f.policy = strings.Join(ways, orElse), x.policyOf(f.Container)
 	if f.Reason == v1alpha1.ReasonNoUsableMode {
 		x.command(f, checkCommand)
 	}

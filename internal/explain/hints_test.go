@@ -129,6 +129,8 @@ func TestHints(t *testing.T) {
 		}, v1alpha1.ReasonDryRun, []string{
 			"set enforcement to Enforce to let the policy act on every pod that it selects",
 			`kubectl patch cstp p0 --type=json -p '[{"op":"add","path":"/spec/enforcement","value":"Enforce"}]'`}},
+		"wrong name in an annotation, beside a policy": {func(w *fixture) { w.policy(asIs, "proxy"); w.list("other") }, v1alpha1.ReasonContainerNotFound, []string{
+			"correct the annotation" + none}},
 		"pod opted out": {func(w *fixture) {
 			w.runs(plan.NodeReal)
 			w.policy(asIs, "proxy")
@@ -179,12 +181,22 @@ func TestHints(t *testing.T) {
 
 // What several pods have in common has one command, and no hint for one pod.
 func TestHintForSeveralPods(t *testing.T) {
-	w := newFixture()
-	w.live(time.Hour, 0)
-	found := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings[0]
-	got := found.OfSeveral()
-	if !strings.HasPrefix(found.Hint, got.Hint+"; or finish the pod now") || len(found.Commands) != 2 || !slices.Equal(got.Commands, found.Commands[:1]) {
-		t.Errorf("%+v becomes %+v", found, got)
+	for name, tc := range map[string]struct {
+		change        func(w *fixture)
+		hint, command string
+	}{
+		"hanging": {func(*fixture) {},
+			"list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers", settings.PluginName + " lint -n batch -o policy"},
+		"stuck": {uncovered(only(v1alpha1.ModeImage)), "use an image that covers the command; or set mode to Auto", "kubectl -n batch edit stp p0"},
+	} {
+		w := newFixture()
+		tc.change(w)
+		w.live(time.Hour, 0)
+		found := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings[0]
+		got := found.OfSeveral()
+		if !strings.HasPrefix(found.Hint, got.Hint+"; or finish the pod now") || got.Hint != tc.hint || !slices.Equal(got.Commands, []string{tc.command}) {
+			t.Errorf("%s: %+v becomes %+v", name, found, got)
+		}
 	}
 }
 

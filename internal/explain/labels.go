@@ -64,7 +64,7 @@ func (x *explainer) checkListed() {
 		meant := Similar(name, x.undeclared())
 		f := x.add(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", "annotation %s names %s, which is %s",
 			v1alpha1.AnnotationSidecars, missingEntry{name: name, meant: meant}, x.notInPod())
-		f.Hint, f.lint, f.policy = "correct the annotation", true, resolve.PolicyRef{}
+		f.Hint, f.lint = "correct the annotation", true
 		if meant != "" {
 			f.Hint = fmt.Sprintf("change %s to %s in the annotation", name, meant)
 		} else if x.Template {

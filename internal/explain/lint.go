@@ -60,10 +60,10 @@ func (x *explainer) alwaysRestarting() []string {
 			"container %s has restartPolicy Always, but is a regular container: Kubernetes 1.35 and later restart it whenever it exits, and the pod never finishes", name)
 		native := "move it to initContainers, where restartPolicy: Always makes it a native sidecar"
 		if x.declaredMain(name) {
-			f.Container, f.Hint, f.Commands = "", native+", or remove its restartPolicy", nil
+			f.Container, f.Hint, f.Commands, f.finish = "", native+", or remove its restartPolicy", nil, ""
 			continue
 		}
-		f.Hint = native + "; or " + f.Hint
+		f.Hint = native + orElse + f.Hint
 	}
 	return names
 }

@@ -213,7 +213,7 @@ func (x *explainer) orderNotKept() {
 		}
 	}
 	if why != "" {
-		x.add(SeverityWarning, v1alpha1.ReasonOrderNotKept, "", "%s", why)
+		x.add(SeverityWarning, v1alpha1.ReasonOrderNotKept, "", "%s", why).policy = x.policyOf("")
 	}
 }
 
@@ -300,5 +300,6 @@ func (x *explainer) backoffLimitRisk(added int) {
 		limit = fmt.Sprintf("its backoffLimit, %d", *x.BackoffLimit)
 	}
 	x.add(severity, v1alpha1.ReasonBackoffLimitRisk, "",
-		"ending the sidecars may raise the restarts to %d; under restartPolicy OnFailure a Job fails when they reach %s", restarts, limit)
+		"ending the sidecars may raise the restarts to %d; under restartPolicy OnFailure a Job fails when they reach %s", restarts, limit).
+		policy = x.policyOf("")
 }

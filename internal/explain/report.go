@@ -42,19 +42,26 @@ type Finding struct {
 	// says so.
 	Commands []string `json:"commands,omitempty"`
 
-	lint bool // lint shows it
+	// finish is the command that finishes the pod, which complete adds to Hint and Commands, and hint is what Hint was before.
+	finish, hint string
+	lint         bool // lint shows it
 	// policy is the policy that the hint changes, or empty.
 	policy resolve.PolicyRef
 }
 
 const (
+	orElse    = "; or "
 	finishNow = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
 	noCommand = "; no command does this: change the manifest"
 )
 
 // OfSeveral returns the finding for several objects: without what finishes one pod, and with one command at most.
 func (f Finding) OfSeveral() Finding {
-	f.Hint = strings.TrimSuffix(f.Hint, "; or "+finishNow)
+	if f.finish != "" {
+		f.Hint, f.Commands = f.hint, f.Commands[:len(f.Commands)-1]
+		f.finish, f.hint = "", ""
+		f.complete(false)
+	}
 	f.Commands, f.policy = f.Commands[:min(len(f.Commands), 1)], resolve.PolicyRef{}
 	return f
 }
@@ -62,6 +69,13 @@ func (f Finding) OfSeveral() Finding {
 // complete gives a finding with a hint a command, or says that there is none. Manifests have no commands: their names may be any text, and
 // what is wrong is in a file.
 func (f *Finding) complete(offline bool) {
+	if f.finish != "" && !slices.Contains(f.Commands, f.finish) {
+		f.hint = f.Hint
+		if f.Hint != "" {
+			f.Hint += orElse
+		}
+		f.Hint, f.Commands = f.Hint+finishNow, append(f.Commands, f.finish)
+	}
 	switch {
 	case offline || f.Hint == "" || len(f.Commands) > 0 || strings.HasSuffix(f.Hint, noCommand):
 	case about[f.Reason].check:
