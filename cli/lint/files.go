@@ -14,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 func (o *options) offline(cmd *cobra.Command) (*result, error) {
@@ -111,7 +112,7 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 // check checks the pods of a workload. A pod with restartPolicy Always matters only if something declares a sidecar.
 func (l *fileLinter) check(pod explain.Pod, at location, further []explain.Finding) {
 	report := l.Explain(pod)
-	if !explain.IsJobType(pod.Pod) && len(report.Findings)+len(further) == 0 {
+	if !plan.IsJobType(pod.Pod) && len(report.Findings)+len(further) == 0 {
 		return
 	}
 	l.result.add(report, at, further...)

@@ -26,7 +26,7 @@ func (x *explainer) findings(report Report) {
 	x.checkNamespace()
 	x.checkDeclarations()
 	x.checkLabels()
-	if !IsJobType(x.Pod.Pod) {
+	if !plan.IsJobType(x.Pod.Pod) {
 		declares := len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
 		if declares && x.next.Reason == v1alpha1.ReasonRestartPolicyAlways {
 			x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message)
@@ -123,11 +123,7 @@ func (x *explainer) onlyInDryRun(sidecar resolve.Sidecar, all []resolve.Sidecar,
 	f := x.add(severity, v1alpha1.ReasonDryRun, sidecar.Container, "%s declares container %s only in DryRun: %s", sidecar.Policy, sidecar.Container, effect)
 	f.lint = true
 	x.patch(f, *sidecar.Policy, "/spec/enforcement", v1alpha1.EnforcementEnforce)
-	var names []string
-	for _, other := range all {
-		names = append(names, other.Container)
-	}
-	x.adviseFinish(f, *x.resolution.DryRun, names...)
+	x.adviseFinish(f, *x.resolution.DryRun, containersOf(all)...)
 }
 
 // checkDecision finds what is wrong with the pod now, without reasons that are already found.
@@ -175,16 +171,15 @@ func (x *explainer) deadlineRisk() {
 // checkOptOut says which label keeps the operator away.
 func (x *explainer) checkOptOut() {
 	pod, message := x.Pod.Pod, "label "+v1alpha1.LabelIgnore+" of %s keeps the operator away"
-	switch {
-	case !resolve.OptedOut(pod, x.operator.Resolve):
-	case pod.Labels[v1alpha1.LabelIgnore] != "true":
+	if !resolve.OptedOut(pod, x.operator.Resolve) {
+		return
+	}
+	if pod.Labels[v1alpha1.LabelIgnore] != "true" {
 		f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "namespace "+pod.Namespace)
 		f.Hint = "remove the label if the operator should end the sidecars of every pod of the namespace"
 		x.command(f, "kubectl label namespace %s %s-", pod.Namespace, v1alpha1.LabelIgnore)
-	default:
-		if f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "the pod"); !x.Template {
-			x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
-		}
+	} else if f := x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", message, "the pod"); !x.Template {
+		x.command(f, "kubectl -n %s label pod %s %s-", pod.Namespace, pod.Name, v1alpha1.LabelIgnore)
 	}
 }
 
@@ -219,11 +214,10 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 	return "both have the same priority and age, and its name sorts first"
 }
 
-// missingContainers are the containers that a policy names and the pod does not have.
+// missingContainers are the containers that a policy names and the pod does not have, and those of them that are misspelled.
 type missingContainers struct {
-	policy     resolve.PolicyRef
-	message    string
-	misspelled []missingEntry
+	policy          resolve.PolicyRef
+	all, misspelled []missingEntry
 }
 
 // The fields of a policy that name containers.
@@ -249,7 +243,8 @@ func (m missingEntry) String() string {
 // checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() {
 	for _, missing := range x.missing {
-		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
+		f := x.add(SeverityNote, v1alpha1.ReasonContainerNotFound, "", "%s names %s, which is %s",
+			missing.policy, strings.Join(texts(missing.all), ", "), x.notInPod())
 		if len(missing.misspelled) > 0 {
 			f.Severity, f.lint = SeverityWarning, true
 			x.adviseSpelling(f, missing.policy, missing.misspelled[0])
@@ -270,11 +265,9 @@ func (x *explainer) missingContainers() []missingContainers {
 		if !x.Template && len(missing) < len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) {
 			missing = misspelled
 		}
-		if len(missing) == 0 {
-			continue
+		if len(missing) > 0 {
+			all = append(all, missingContainers{policy.Ref, missing, misspelled})
 		}
-		message := fmt.Sprintf("names %s, which is %s", strings.Join(texts(missing), ", "), x.notInPod())
-		all = append(all, missingContainers{policy: policy.Ref, message: message, misspelled: misspelled})
 	}
 	return all
 }
@@ -315,6 +308,15 @@ func (x *explainer) hasContainer(name string) bool {
 		slices.ContainsFunc(x.Injected, func(i sidecars.Injection) bool { return resolve.Matches(name, i.Container) })
 }
 
+// containersOf lists the names of the sidecars.
+func containersOf(sidecars []resolve.Sidecar) []string {
+	names := []string{}
+	for _, sidecar := range sidecars {
+		names = append(names, sidecar.Container)
+	}
+	return names
+}
+
 // RegularContainers lists the names of the pod's regular containers.
 func RegularContainers(pod *corev1.Pod) []string {
 	var names []string
@@ -331,18 +333,16 @@ func finding(severity Severity, reason v1alpha1.Reason, container, message strin
 // isWatched reports whether the operator watches the pod's namespace.
 func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
 
-// maxNamespaces limits the namespaces that a message lists.
-const maxNamespaces = 5
-
 // notWatched says which namespaces the operator watches instead of this one.
 func notWatched(operator settings.Decisions, namespace string) string {
+	const maxNamespaces = 5
 	return fmt.Sprintf("the operator does not watch namespace %s, but only %s", namespace, safetext.List(operator.WatchNamespaces, maxNamespaces, ", "))
 }
 
 // checkNamespace finds a pod with several containers in a namespace that the operator does not watch. In a pod with one there is no
 // sidecar to end.
 func (x *explainer) checkNamespace() {
-	if !x.isWatched() && IsJobType(x.Pod.Pod) && len(x.Pod.Pod.Spec.Containers)+len(x.Injected) > 1 {
+	if !x.isWatched() && plan.IsJobType(x.Pod.Pod) && len(x.Pod.Pod.Spec.Containers)+len(x.Injected) > 1 {
 		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", notWatched(x.operator, x.Pod.Pod.Namespace))
 	}
 }

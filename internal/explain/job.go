@@ -216,7 +216,7 @@ func (x *explainer) checkDeletion() {
 func (x *explainer) sidecarsAfterPhase() []string {
 	var names []string
 	for _, sidecar := range x.view.Sidecars {
-		if slices.ContainsFunc(x.nodeModes(sidecar), func(on NodeModes) bool { return on.first() == v1alpha1.ModePodPhase }) {
+		if slices.ContainsFunc(x.nodeModes(sidecar), func(on NodeModes) bool { return on.startsWith(v1alpha1.ModePodPhase) }) {
 			names = append(names, sidecar.Container)
 		}
 	}

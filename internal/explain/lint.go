@@ -174,8 +174,3 @@ func LeftAlone(message string) Finding {
 func Lint(findings []Finding) []Finding {
 	return filter(findings, func(f Finding) bool { return f.lint })
 }
-
-// IsJobType reports whether the restartPolicy lets the pod finish.
-func IsJobType(pod *corev1.Pod) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
-}

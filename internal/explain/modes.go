@@ -51,7 +51,7 @@ func (x *explainer) nodes() []NodeModes {
 // without modes.
 func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	switch {
-	case !IsJobType(x.Pod.Pod):
+	case !plan.IsJobType(x.Pod.Pod):
 		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: x.next.Message}}
 	case len(x.view.Mains) == 0:
 		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: x.next.Message}}
@@ -132,13 +132,8 @@ func (x *explainer) modesOn(on NodeModes, sidecar resolve.Sidecar) NodeModes {
 	return on
 }
 
-// first returns the mode that is used first, or nothing.
-func (m NodeModes) first() v1alpha1.Mode {
-	if len(m.Modes) == 0 {
-		return ""
-	}
-	return m.Modes[0]
-}
+// startsWith reports whether the mode is used first.
+func (m NodeModes) startsWith(mode v1alpha1.Mode) bool { return len(m.Modes) > 0 && m.Modes[0] == mode }
 
 // snapshotOn is the pod at the moment when its main containers are done. Until they are, the snapshot has main
 // containers that exited with the exit code, and running sidecars.
@@ -184,9 +179,9 @@ func (x *explainer) checkModes(report Report) {
 		x.noUsableMode(container.Name, nodes)
 		x.substituted(container.Name, nodes)
 		switch {
-		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }):
+		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.startsWith(v1alpha1.ModeImage) && m.canAvoidRestart() }):
 			swapped++
-		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeCRR }):
+		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.startsWith(v1alpha1.ModeCRR) }):
 			stopped++
 		default:
 			others++
@@ -200,19 +195,14 @@ func (x *explainer) checkModes(report Report) {
 
 // orderNotKept finds a terminationOrder that the only node type of the pod, or every real node, does not keep.
 func (x *explainer) orderNotKept() {
-	if !IsJobType(x.Pod.Pod) || len(x.view.Mains) == 0 {
-		return
-	}
-	why := ""
+	why, kept := "", false
 	for _, on := range x.nodes() {
-		if !on.certain && on.NodeKind != plan.NodeReal {
-			continue
-		}
-		if why = plan.OrderNotKept(x.snapshotOn(on, 0)); why == "" {
-			return
+		if on.certain || on.NodeKind == plan.NodeReal {
+			why = plan.OrderNotKept(x.snapshotOn(on, 0))
+			kept = kept || why == ""
 		}
 	}
-	if why != "" {
+	if why != "" && !kept {
 		x.add(SeverityWarning, v1alpha1.ReasonOrderNotKept, "", "%s", why).policy = x.policyOf("")
 	}
 }
@@ -261,7 +251,7 @@ func (x *explainer) substituted(name string, nodes []NodeModes) {
 		}
 		substitute := "another mode"
 		if onNode.certain {
-			substitute = string(onNode.first())
+			substitute = string(onNode.Modes[0])
 		}
 		x.adviseMode(x.add(severityOf(declared.Reason), declared.Reason, name,
 			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message),
@@ -289,15 +279,12 @@ func (x *explainer) backoffLimitRisk(added int) {
 	for _, status := range x.Pod.Pod.Status.ContainerStatuses {
 		restarts += int(status.RestartCount)
 	}
-	severity, limit := SeverityWarning, "the backoffLimit of a Job"
-	switch {
-	case x.BackoffLimit == nil:
-		severity = SeverityNote
-	case restarts >= int(*x.BackoffLimit):
-		severity = SeverityProblem
-	}
+	severity, limit := SeverityNote, "the backoffLimit of a Job"
 	if x.BackoffLimit != nil {
-		limit = fmt.Sprintf("its backoffLimit, %d", *x.BackoffLimit)
+		severity, limit = SeverityWarning, fmt.Sprintf("its backoffLimit, %d", *x.BackoffLimit)
+		if restarts >= int(*x.BackoffLimit) {
+			severity = SeverityProblem
+		}
 	}
 	x.add(severity, v1alpha1.ReasonBackoffLimitRisk, "",
 		"ending the sidecars may raise the restarts to %d; under restartPolicy OnFailure a Job fails when they reach %s", restarts, limit).

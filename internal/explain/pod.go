@@ -168,12 +168,9 @@ func (x *explainer) containers() []Container {
 		if resolve.IsNativeSidecar(container) {
 			role = resolve.RoleNativeSidecar
 		}
-		all = append(all, Container{
-			Name: container.Name, Role: role, State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name),
-		})
+		all = append(all, Container{Name: container.Name, Role: role, State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name)})
 	}
-	for i := range x.Pod.Pod.Spec.Containers {
-		name := x.Pod.Pod.Spec.Containers[i].Name
+	for _, name := range RegularContainers(x.Pod.Pod) {
 		container := Container{Name: name, Role: resolve.RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name)}
 		if policy, declared := x.view.MainPolicies[name]; declared {
 			container.DeclaredBy = policy.String()
@@ -227,11 +224,7 @@ func (x *explainer) attempted(past plan.Attempt) []string {
 	if past.Mode != v1alpha1.ModePodPhase {
 		return slices.Sorted(maps.Keys(past.RestartCounts))
 	}
-	names := []string{}
-	for _, sidecar := range x.view.Sidecars {
-		names = append(names, sidecar.Container)
-	}
-	return names
+	return containersOf(x.view.Sidecars)
 }
 
 // state returns the container's current state, or nil for a template and for a container without a status.

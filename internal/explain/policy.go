@@ -125,33 +125,23 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	}
 	where := fmt.Sprintf("%s %s/%s: ", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && !about[f.Reason].ofPod && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || declares(f.Container)) {
-			f.Message = where + f.Message
-			r.Findings = append(r.Findings, f)
-		}
-	}
-	r.addDeclarations(policy.Ref, report, where)
-	if len(sidecars) > 0 {
-		r.Pods = append(r.Pods, PolicyPod{
-			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
-			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Planned: report.Planned, Sidecars: sidecars,
-		})
-	}
-}
-
-// addDeclarations finds what the policy declares in vain for the pod.
-func (r *PolicyReport) addDeclarations(policy resolve.PolicyRef, report *Report, where string) {
-	for _, f := range report.Findings {
-		if f.Reason == v1alpha1.ReasonContainerNotFound && f.Severity != SeverityNote && f.policy == policy {
+		ofPolicy := !about[f.Reason].ofPod && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun) && (f.Container == "" || declares(f.Container))
+		inVain := f.Reason == v1alpha1.ReasonContainerNotFound && f.policy == policy.Ref
+		if f.Severity != SeverityNote && (ofPolicy || inVain) {
 			f.Message = where + f.Message
 			r.Findings = append(r.Findings, f)
 		}
 	}
 	for _, override := range report.overrides {
-		if override.Policy == policy {
+		if override.Policy == policy.Ref {
 			r.found(SeverityNote, v1alpha1.ReasonOverridden, "%s%s takes precedence for %s", where, override.By, lost(override)).Container = override.Container
 		}
+	}
+	if len(sidecars) > 0 {
+		r.Pods = append(r.Pods, PolicyPod{
+			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
+			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Planned: report.Planned, Sidecars: sidecars,
+		})
 	}
 }
 

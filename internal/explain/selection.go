@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -71,7 +72,7 @@ func nearest(policy resolve.Policy, reports []Report) []Finding {
 	var least notSelecting
 	for i := range reports {
 		pod := &reports[i].input
-		if !IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
+		if !plan.IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
 			continue
 		}
 		if n := whyNotSelecting(policy, pod, RegularContainers(pod.Pod)); all == nil || n.compare(least) < 0 {
@@ -85,13 +86,13 @@ func nearest(policy resolve.Policy, reports []Report) []Finding {
 
 // compare orders relevant policies first, then by the number of labels to change, where a misspelling counts half.
 func (n notSelecting) compare(other notSelecting) int {
-	if n.relevant != other.relevant {
-		if n.relevant {
-			return -1
-		}
-		return 1
+	switch {
+	case n.relevant == other.relevant:
+		return cmp.Compare(2*len(n.mismatches)-n.misspelled, 2*len(other.mismatches)-other.misspelled)
+	case n.relevant:
+		return -1
 	}
-	return cmp.Compare(2*len(n.mismatches)-n.misspelled, 2*len(other.mismatches)-other.misspelled)
+	return 1
 }
 
 func (n notSelecting) String() string { return safetext.List(n.mismatches, maxMismatches, "; ") }

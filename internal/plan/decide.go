@@ -17,7 +17,7 @@ import (
 func DecideOutcome(old, written *corev1.Pod) (record string, phase corev1.PodPhase) {
 	phase = written.Status.Phase
 	switch {
-	case !isJobType(old), len(old.Spec.Containers) > MaxContainers:
+	case !IsJobType(old), len(old.Spec.Containers) > MaxContainers:
 		return "", phase
 	case HasTerminalPhase(old):
 		phase = old.Status.Phase

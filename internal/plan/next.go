@@ -186,13 +186,13 @@ func podDisrupted(s *situation) *Decision {
 	return ignored(v1alpha1.ReasonPodDisrupted, "the pod is being evicted, or its kubelet is stopping it")
 }
 
-// isJobType reports whether the pod's restartPolicy lets it finish.
-func isJobType(pod *corev1.Pod) bool {
+// IsJobType reports whether the pod's restartPolicy lets it finish.
+func IsJobType(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
 func restartPolicyAlways(s *situation) *Decision {
-	if isJobType(s.Pod) {
+	if IsJobType(s.Pod) {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonRestartPolicyAlways, "the pod's restartPolicy is Always; only pods with Never or OnFailure are acted on")
