@@ -213,27 +213,24 @@ func settingLines(r *explain.Report, c *explain.Container) []string {
 		return a.Mode == v1alpha1.ModeImage && slices.Contains(a.Sidecars, c.Name)
 	})
 	lines := []string{settingLine(c, "mode", s.Mode.Value, s.Mode.Origin)}
+	unlessDefault := func(name string, value any, origin explain.Origin) {
+		if origin.Source != resolve.SourceDefault {
+			lines = append(lines, settingLine(c, name, value, origin))
+		}
+	}
 	if swapped || slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) }) {
 		lines = append(lines, settingLine(c, "image", s.Image.Value, s.Image.Origin))
 	}
-	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
-		lines = append(lines, settingLine(c, "image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), s.QuickExitPaths.Origin))
+	if s.QuickExitPaths.Source != resolve.SourceEnvironment {
+		unlessDefault("image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), s.QuickExitPaths.Origin)
 	}
-	if s.ExitCodePolicy.Source != resolve.SourceDefault && (s.ExitCodePolicy.Source != resolve.SourceOperator || s.ExitCodePolicy.Value == v1alpha1.ExitCodePolicyRespect) {
-		lines = append(lines, settingLine(c, "exit codes", s.ExitCodePolicy.Value, s.ExitCodePolicy.Origin))
+	if s.ExitCodePolicy.Source != resolve.SourceOperator || s.ExitCodePolicy.Value == v1alpha1.ExitCodePolicyRespect {
+		unlessDefault("exit codes", s.ExitCodePolicy.Value, s.ExitCodePolicy.Origin)
 	}
-	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine(c, "drain", time.Duration(drain.Value)*time.Second, drain.Origin))
-	}
-	if order := s.TerminationOrder; order.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine(c, "order", order.Value, order.Origin))
-	}
-	if deadline := s.TerminationDeadlineSeconds; deadline.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine(c, "deadline", time.Duration(deadline.Value)*time.Second, deadline.Origin))
-	}
-	if s.Fallback.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine(c, "fallback", s.Fallback.Value, s.Fallback.Origin))
-	}
+	unlessDefault("drain", time.Duration(s.DrainSeconds.Value)*time.Second, s.DrainSeconds.Origin)
+	unlessDefault("order", s.TerminationOrder.Value, s.TerminationOrder.Origin)
+	unlessDefault("deadline", time.Duration(s.TerminationDeadlineSeconds.Value)*time.Second, s.TerminationDeadlineSeconds.Origin)
+	unlessDefault("fallback", s.Fallback.Value, s.Fallback.Origin)
 	return lines
 }
 
@@ -260,7 +257,6 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 	if len(r.Attempts) > 0 {
 		var rows [][]string
 		for _, a := range r.Attempts {
-			mode := string(a.Mode)
 			result := ""
 			switch {
 			case a.Failure != "":
@@ -268,7 +264,7 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 			case a.CompletionTime != nil:
 				result = fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))
 			}
-			rows = append(rows, []string{mode, strconv.Itoa(a.Number), ago(r.Now(), a.StartTime), strings.Join(a.Sidecars, ", "), result})
+			rows = append(rows, []string{string(a.Mode), strconv.Itoa(a.Number), ago(r.Now(), a.StartTime), strings.Join(a.Sidecars, ", "), result})
 		}
 		p.Line("")
 		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
@@ -277,8 +273,51 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 		p.Line("")
 		p.Line("OPERATOR EVENTS")
 		for _, e := range r.Events {
-			head := fmt.Sprintf("  %-5s %s: ", age(r.Now(), e.Time), e.Reason)
-			p.Prose(head, e.Message)
+			p.Prose(fmt.Sprintf("  %-5s %s: ", age(r.Now(), e.Time), e.Reason), e.Message)
 		}
 	}
+}
+
+// policyName identifies a policy of either kind.
+func policyName(r *explain.PolicyReport) string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+}
+
+// declared describes the sidecars that a policy declares.
+func declared(r *explain.PolicyReport) []string {
+	if r.IncludeInjected {
+		return append(slices.Clone(r.Sidecars), "injected containers")
+	}
+	return r.Sidecars
+}
+
+// writePolicy writes the full report on one policy.
+func writePolicy(p *output.Printer, r *explain.PolicyReport) {
+	if r.Rejected {
+		p.Line("%s: not enforced, because of its mistakes", policyName(r))
+		p.Findings(r.Findings)
+		return
+	}
+	p.Line("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)
+	if len(declared(r)) > 0 {
+		p.Prose("sidecars: ", strings.Join(declared(r), ", "))
+	} else {
+		p.Prose("main containers: ", strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
+	}
+	for _, condition := range r.Conditions {
+		p.Prose(fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason), condition.Message)
+	}
+	if len(r.Pods) > 0 {
+		var rows [][]string
+		for _, pod := range r.Pods {
+			stage, reason := stageText(pod.Stage, pod.Reason, pod.Planned)
+			rows = append(rows, []string{pod.Namespace, strings.ToLower(pod.Kind) + "/" + pod.Name, strings.Join(pod.Sidecars, ", "), stage, reason})
+		}
+		p.Line("")
+		p.Table([]string{"NAMESPACE", "POD", "SIDECARS", "STAGE", "REASON"}, rows)
+	}
+	writeFindings(p, r.Findings)
 }
