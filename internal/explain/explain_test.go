@@ -84,19 +84,28 @@ func only(m v1alpha1.Mode) func(*v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Mode, s.Fallback = m, v1alpha1.FallbackDisabled }
 }
 
+// withImage declares proxy, with a default image.
+func withImage(change func(*v1alpha1.PolicySpec)) func(*fixture) {
+	return func(w *fixture) { w.policy(change, "proxy"); w.operator.Resolve.Image = "quick-exit:v1" }
+}
+
 // uncovered gives the sidecar a command that the default image does not cover.
 func uncovered(change func(*v1alpha1.PolicySpec)) func(*fixture) {
 	return func(w *fixture) {
-		w.policy(change, "proxy")
-		w.operator.Resolve.Image = "quick-exit:v1"
+		withImage(change)(w)
 		w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
 	}
 }
 
-func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
+func drains(s *v1alpha1.PolicySpec)  { s.DrainSeconds = ptr.To(int32(7200)) }
+func dryRun(s *v1alpha1.PolicySpec)  { s.Enforcement = v1alpha1.EnforcementDryRun }
+func respect(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }
 
-// live makes the template a pod in which main exited with the code and proxy runs. The operator has marked it, and the admission policy
-// has recorded what it has found.
+func mains(names ...v1alpha1.ContainerName) func(*v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) { s.MainContainers = names }
+}
+
+// live makes the template a pod, marked and recorded, in which main exited with the code and proxy runs.
 func (w *fixture) live(ago time.Duration, code int32) {
 	w.Kind, w.Template, w.Node = "Pod", false, plan.NodeReal
 	w.Pod.Pod.UID, w.Pod.Pod.Spec.NodeName = "4a1b", "node-1"
@@ -108,6 +117,17 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	main := podtest.Ended("main", code)
 	main.State.Terminated.FinishedAt = metav1.NewTime(noon.Add(-ago))
 	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{main, podtest.Running("proxy")}}
+}
+
+// succeeded makes the template a pod with that phase.
+func (w *fixture) succeeded() {
+	w.live(time.Hour, 0)
+	w.Pod.Pod.Status.Phase = corev1.PodSucceeded
+}
+
+// also adds a container.
+func (w *fixture) also(name string) {
+	w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: name})
 }
 
 // restartsAlways gives the container a restartPolicy of its own.
@@ -189,14 +209,8 @@ func TestFindings(t *testing.T) {
 		"no Job template":     {func(w *fixture) { w.policy(injected) }, []string{"Warning MayHang "}},
 		"missing container":   {func(w *fixture) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
 
-		"mode CRR, no Kruise": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeCRR), "proxy")
-			w.cluster.Kruise = ptr.To(false)
-		}, []string{"Warning CRRUnavailable proxy"}},
-		"mode CRR only, no Kruise": {func(w *fixture) {
-			w.policy(only(v1alpha1.ModeCRR), "proxy")
-			w.cluster.Kruise = ptr.To(false)
-		}, []string{"Problem CRRUnavailable proxy"}},
+		"mode CRR, no Kruise":      {withoutKruise(mode(v1alpha1.ModeCRR)), []string{"Warning CRRUnavailable proxy"}},
+		"mode CRR only, no Kruise": {withoutKruise(only(v1alpha1.ModeCRR)), []string{"Problem CRRUnavailable proxy"}},
 		"mode CRR only, Kruise unknown": {func(w *fixture) {
 			w.policy(only(v1alpha1.ModeCRR), "proxy")
 			w.cluster = explain.Cluster{}
@@ -207,17 +221,13 @@ func TestFindings(t *testing.T) {
 			w.policy(asIs, "proxy")
 			w.cluster.VirtualNodes = ptr.To(true)
 		}, []string{"Warning NoUsableMode proxy"}},
-		"no usable mode": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
-			w.cluster.Kruise = ptr.To(false)
-		}, []string{"Problem NoUsableMode proxy"}},
+		"no usable mode": {withoutKruise(respect), []string{"Problem NoUsableMode proxy"}},
 		"mode disabled": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
 			w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled
 		}, []string{"Warning ModeDisabled proxy"}},
 		"backoffLimit reached by mode Image": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeImage), "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
+			withImage(mode(v1alpha1.ModeImage))(w)
 			w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = ptr.To(int32(1)), corev1.RestartPolicyOnFailure
 		}, []string{"Problem BackoffLimitRisk "}},
 		"backoffLimit not reached by mode Image": {func(w *fixture) {
@@ -230,7 +240,7 @@ func TestFindings(t *testing.T) {
 		}, []string{"Note BackoffLimitRisk "}},
 		"two that mode CRR stops one after the other": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "main", "proxy")
-			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "work"})
+			w.also("work")
 			w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = ptr.To(int32(1)), corev1.RestartPolicyOnFailure
 		}, []string{"Problem BackoffLimitRisk "}},
 		"order that OpenKruise keeps": {ordered(nil), nil},
@@ -301,16 +311,11 @@ func TestFindings(t *testing.T) {
 		"restartPolicy Always of a sidecar":        {func(w *fixture) { w.restartsAlways(1); w.policy(asIs, "proxy") }, nil},
 		"restartPolicy Always of every container":  {func(w *fixture) { w.restartsAlways(0); w.restartsAlways(1) }, []string{"Warning MayHang "}},
 		"restartPolicy Always on an older kubelet": {func(w *fixture) { w.restartsAlways(1); w.Kubelet.Version = "v1.34.2" }, []string{"Warning MayHang "}},
-		"restartPolicy Always of a main container": {func(w *fixture) {
-			w.restartsAlways(1)
-			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
-		}, []string{"Problem MayHang "}},
-		"single container": {func(w *fixture) { w.Pod.Pod.Spec.Containers = []corev1.Container{{Name: "envoy"}} }, nil},
-		"mainContainers": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
-		}, nil},
-		"annotation":          {func(w *fixture) { w.list("proxy") }, nil},
-		"too long annotation": {func(w *fixture) { w.list(strings.Repeat("proxy,", 40)) }, []string{"Problem InvalidSidecars ", "Warning MayHang "}},
+		"restartPolicy Always of a main container": {func(w *fixture) { w.restartsAlways(1); w.policy(mains("main", "proxy")) }, []string{"Problem MayHang "}},
+		"single container":                         {func(w *fixture) { w.only("envoy") }, nil},
+		"mainContainers":                           {func(w *fixture) { w.policy(mains("main", "proxy")) }, nil},
+		"annotation":                               {func(w *fixture) { w.list("proxy") }, nil},
+		"too long annotation":                      {func(w *fixture) { w.list(strings.Repeat("proxy,", 40)) }, []string{"Problem InvalidSidecars ", "Warning MayHang "}},
 
 		"main will restart": {func(w *fixture) {
 			w.live(time.Minute, 1)
@@ -320,14 +325,11 @@ func TestFindings(t *testing.T) {
 		"action just due": {func(w *fixture) { w.live(time.Second, 0); w.policy(asIs, "proxy") }, nil},
 		"draining pod with deadlines": {func(w *fixture) {
 			w.live(30*time.Second, 0)
-			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
+			w.policy(drains, "proxy")
 			w.Job, w.JobDeadline = "job", noon.Add(time.Minute)
 			w.Pod.Pod.Status.StartTime, w.Pod.Pod.Spec.ActiveDeadlineSeconds = ptr.To(metav1.NewTime(noon.Add(-time.Hour))), ptr.To[int64](3700)
 		}, []string{"Warning DeadlineRisk ", "Note DeadlineRisk "}},
-		"draining pod": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
-		}, nil},
+		"draining pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(drains, "proxy") }, nil},
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Problem DryRun proxy", "Warning WouldTerminate "}},
 		"DryRun policy for running pod": {func(w *fixture) { w.runs(plan.NodeReal); w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
@@ -344,10 +346,7 @@ func TestFindings(t *testing.T) {
 			w.Pod.Pod.Status.Reason = "Evicted"
 			w.policy(asIs, "proxy")
 		}, nil},
-		"finished pod": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
-		}, nil},
+		"finished pod":          {(*fixture).succeeded, nil},
 		"main container failed": {func(w *fixture) { w.live(time.Hour, 1); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
 		// A manifest may have a status without a node.
 		"main ended and no node": {func(w *fixture) {
@@ -546,27 +545,23 @@ func TestOriginsOfSettings(t *testing.T) {
 
 // A sidecar that only a DryRun policy declares keeps its pod from finishing, so lint reports it.
 func TestLintReportsDeclarationInDryRun(t *testing.T) {
+	const only = "SidecarTerminationPolicy/p0 declares container proxy only in DryRun: "
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
-		want   string
+		want   []string
 	}{
-		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, "Problem: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod still hangs"},
-		"running pod": {func(w *fixture) { w.runs(plan.NodeReal) }, "Warning: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod will hang"},
-		"template":    {func(*fixture) {}, "Warning: SidecarTerminationPolicy/p0 declares container proxy only in DryRun: the pod will hang"},
-		"finished":    {func(w *fixture) { w.live(time.Hour, 0); w.Pod.Pod.Status.Phase = corev1.PodSucceeded }, ""},
-		"enforced":    {func(w *fixture) { w.policy(asIs, "proxy") }, ""},
+		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, []string{"Problem " + only + "the pod still hangs"}},
+		"running pod": {func(w *fixture) { w.runs(plan.NodeReal) }, []string{"Warning " + only + "the pod will hang"}},
+		"template":    {func(*fixture) {}, []string{"Warning " + only + "the pod will hang"}},
+		"finished":    {(*fixture).succeeded, nil},
+		"enforced":    {func(w *fixture) { w.policy(asIs, "proxy") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
 			w.policy(dryRun, "proxy")
 			tc.change(w)
-			got := ""
-			for _, f := range explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings) {
-				if f.Reason == v1alpha1.ReasonDryRun {
-					got += fmt.Sprintf("%s: %s", f.Severity, f.Message)
-				}
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			found := explain.Lint(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings)
+			if diff := cmp.Diff(tc.want, messages(found, v1alpha1.ReasonDryRun)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -630,7 +625,7 @@ func TestMethodsByNodeType(t *testing.T) {
 func TestDescribePolicy(t *testing.T) {
 	w := newFixture()
 	w.live(time.Hour, 0)
-	w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
+	w.policy(mains("main", "proxy"))
 	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
 	describe := func(i int) explain.PolicyReport {
@@ -656,23 +651,18 @@ func TestPoliciesThatAreNotRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		watched   []string
 		namespace string
-		want      string
+		want      []string
 	}{
-		"the whole cluster":    {nil, "", ""},
-		"a watched namespace":  {[]string{"batch"}, "batch", ""},
-		"another namespace":    {[]string{"batch"}, "etl", "the operator does not watch namespace etl, but only batch"},
-		"a cluster policy":     {[]string{"batch"}, "", "the operator runs with --watch-namespaces and reads no cluster policies"},
-		"very many namespaces": {strings.Split("a,b,c,d,e,f,g", ","), "etl", "the operator does not watch namespace etl, but only a, b, c, d, e and 2 more"},
+		"the whole cluster":    {nil, "", nil},
+		"a watched namespace":  {[]string{"batch"}, "batch", nil},
+		"another namespace":    {[]string{"batch"}, "etl", []string{"Problem the operator does not watch namespace etl, but only batch"}},
+		"a cluster policy":     {[]string{"batch"}, "", []string{"Problem the operator runs with --watch-namespaces and reads no cluster policies"}},
+		"very many namespaces": {strings.Split("a,b,c,d,e,f,g", ","), "etl", []string{"Problem the operator does not watch namespace etl, but only a, b, c, d, e and 2 more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := explain.Policy{Policy: resolve.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}}
-			got := ""
-			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}, explain.Cluster{}).Findings {
-				if found.Reason == v1alpha1.ReasonNamespaceNotWatched {
-					got += found.Message
-				}
-			}
-			if difference := cmp.Diff(tc.want, got); difference != "" {
+			found := explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}, explain.Cluster{}).Findings
+			if difference := cmp.Diff(tc.want, messages(found, v1alpha1.ReasonNamespaceNotWatched)); difference != "" {
 				t.Errorf("findings (-want +got):\n%s", difference)
 			}
 		})

@@ -13,7 +13,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -46,14 +45,6 @@ func TestHints(t *testing.T) {
 			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
 		}
 	}
-	misspelled := func(main string) func(*fixture) {
-		return func(w *fixture) {
-			w.Pod.Pod.Spec.Containers[0].Name, w.Pod.Pod.Spec.Containers[1].Name = "worker", "envoy"
-			w.policy(func(s *v1alpha1.PolicySpec) {
-				s.MainContainers = []v1alpha1.ContainerName{v1alpha1.ContainerName(main)}
-			})
-		}
-	}
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
 		reason v1alpha1.Reason
@@ -76,17 +67,17 @@ func TestHints(t *testing.T) {
 			"set image in the policy's entry for the sidecar, or the operator's --quick-exit-image", check}},
 		"virtual node with another image": {onVirtualNode("quick-exit:v1"), v1alpha1.ReasonNoUsableMode, []string{
 			"use an image that covers the command", check}},
-		"OpenKruise alone and absent": {func(w *fixture) {
-			w.policy(only(v1alpha1.ModeCRR), "proxy")
-			w.cluster.Kruise = ptr.To(false)
-		}, v1alpha1.ReasonCRRUnavailable, []string{"install OpenKruise; or set mode to Auto", check}},
+		"OpenKruise alone and absent": {withoutKruise(only(v1alpha1.ModeCRR)), v1alpha1.ReasonCRRUnavailable, []string{"install OpenKruise; or set mode to Auto", check}},
 		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonMayHang, []string{
 			list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars proxy"}},
 		"hanging pod, policy for another sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
 			"add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy; or " + keeps,
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
 		"manifest": {func(w *fixture) { w.Pod.Pod.Spec.Containers[1].Name = "envoy"; w.cluster.Offline = true }, v1alpha1.ReasonMayHang, []string{list}},
-		"main container misspelled": {misspelled("wroker"), v1alpha1.ReasonMayHang, []string{
+		"main container misspelled": {func(w *fixture) {
+			w.Pod.Pod.Spec.Containers[0].Name, w.Pod.Pod.Spec.Containers[1].Name = "worker", "envoy"
+			w.policy(mains("wroker"))
+		}, v1alpha1.ReasonMayHang, []string{
 			"add worker to spec.mainContainers of SidecarTerminationPolicy/p0; the entry wroker stays, because other pods may have that container",
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/mainContainers/-","value":"worker"}]'`}},
 		"sidecar misspelled": {func(w *fixture) {

@@ -78,37 +78,24 @@ func TestFailurePolicy(t *testing.T) {
 		"unknown action":               {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", "Retry", in, 143)}, nil},
 		"two rules": {proxy, []batchv1.PodFailurePolicyRule{stopped, ruleFor("", failJob, in, 143)},
 			[]string{"Warning proxy", "Warning proxy"}},
-		"two sidecars": {func(w *fixture) {
-			w.policy(asIs, "proxy", "logs")
-			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
-		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning "}},
+		"two sidecars": {func(w *fixture) { w.policy(asIs, "proxy", "logs"); w.also("logs") }, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning "}},
 		"native sidecar": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
 			w.Pod.Pod.Spec.InitContainers = []corev1.Container{
 				{Name: "setup"}, {Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 			}
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning native"}},
-		"no sidecar": {func(w *fixture) {
-			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
-		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"sidecar of a DryRun policy": {func(w *fixture) { w.policy(dryRun, "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"only sidecars":              {func(w *fixture) { w.policy(asIs, "main", "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"image that exits with 0": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeImage), "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"image that Auto tries first": {func(w *fixture) {
-			w.policy(asIs, "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"no sidecar":                  {func(w *fixture) { w.only("main") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"sidecar of a DryRun policy":  {func(w *fixture) { w.policy(dryRun, "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"only sidecars":               {func(w *fixture) { w.policy(asIs, "main", "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"image that exits with 0":     {withImage(mode(v1alpha1.ModeImage)), []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"image that Auto tries first": {withImage(asIs), []batchv1.PodFailurePolicyRule{stopped}, nil},
 		"image on some nodes only": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.operator.Resolve.Image, w.cluster.VirtualNodes = "quick-exit:v1", ptr.To(true)
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
 		"image that does not cover": {uncovered(mode(v1alpha1.ModeImage)), []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"exit code that counts": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
-		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"exit code that counts":     {func(w *fixture) { w.policy(respect, "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
 		"restartPolicy OnFailure": {func(w *fixture) {
 			proxy(w)
 			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
@@ -135,8 +122,13 @@ func TestFailurePolicy(t *testing.T) {
 	}
 }
 
+// withoutKruise declares proxy in a cluster where only the pod's phase can end it.
+func withoutKruise(change func(*v1alpha1.PolicySpec)) func(*fixture) {
+	return func(w *fixture) { w.policy(change, "proxy"); w.cluster.Kruise = ptr.To(false) }
+}
+
 func TestDeletedWhileEnding(t *testing.T) {
-	proxy := func(w *fixture) { w.policy(asIs, "proxy"); w.cluster.Kruise = ptr.To(false) }
+	proxy := withoutKruise(asIs)
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
 		after  time.Duration
@@ -149,26 +141,16 @@ func TestDeletedWhileEnding(t *testing.T) {
 		"no sidecar":                 {func(w *fixture) { w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1] }, 0, nil},
 		"OpenKruise":                 {func(w *fixture) { proxy(w); w.cluster.Kruise = ptr.To(true) }, 0, nil},
 		"mode PodPhase":              {func(w *fixture) { w.policy(mode(v1alpha1.ModePodPhase), "proxy") }, 0, []string{"Note proxy"}},
-		"exit code that counts": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
-		}, 0, nil},
+		"exit code that counts":      {func(w *fixture) { w.policy(respect, "proxy") }, 0, nil},
 		"operator without the phase": {func(w *fixture) { proxy(w); w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled }, 0, nil},
 		"phase as the last resort": {func(w *fixture) {
 			proxy(w)
 			w.operator.Resolve.Image = "quick-exit:v1"
 			w.operator.Capabilities.PodPhase = plan.PodPhaseLastResort
 		}, 0, nil},
-		"main runs": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, 0, []string{"Note proxy"}},
-		"finished pod": {func(w *fixture) {
-			proxy(w)
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
-		}, 0, nil},
-		"two sidecars": {func(w *fixture) {
-			w.policy(asIs, "proxy", "logs")
-			w.cluster.Kruise = ptr.To(false)
-			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
-		}, 0, []string{"Note "}},
+		"main runs":    {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, 0, []string{"Note proxy"}},
+		"finished pod": {func(w *fixture) { proxy(w); w.succeeded() }, 0, nil},
+		"two sidecars": {func(w *fixture) { proxy(w); w.policy(asIs, "logs"); w.also("logs") }, 0, []string{"Note "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
@@ -182,7 +164,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 }
 
 func TestForeignFinalizer(t *testing.T) {
-	proxy := func(w *fixture) { w.policy(asIs, "proxy"); w.cluster.Kruise = ptr.To(false) }
+	proxy := withoutKruise(asIs)
 	for name, tc := range map[string]struct {
 		change     func(w *fixture)
 		finalizers []string
@@ -200,11 +182,7 @@ func TestForeignFinalizer(t *testing.T) {
 			w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled
 		}, []string{"example.com/keep"}, nil, nil},
 		"main container running": {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, []string{"example.com/keep"}, nil, []string{"Note proxy"}},
-		"finished pod": {func(w *fixture) {
-			proxy(w)
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
-		}, []string{"example.com/keep"}, nil, nil},
+		"finished pod":           {func(w *fixture) { proxy(w); w.succeeded() }, []string{"example.com/keep"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()

@@ -61,10 +61,10 @@ func expression(key string, operator metav1.LabelSelectorOperator, values ...str
 	return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 }
 
-// messages returns the messages of the findings with the reason.
-func messages(report explain.Report, reason v1alpha1.Reason) []string {
+// messages returns the messages of the findings with the reason, as SEVERITY MESSAGE.
+func messages(findings []explain.Finding, reason v1alpha1.Reason) []string {
 	var all []string
-	for _, f := range report.Findings {
+	for _, f := range findings {
 		if f.Reason == reason {
 			all = append(all, fmt.Sprintf("%s %s", f.Severity, f.Message))
 		}
@@ -95,7 +95,7 @@ func TestMismatchesOfOnePolicy(t *testing.T) {
 			w := newFixture()
 			w.labels(map[string]string{"app": "etl"})
 			w.notSelecting("mesh", tc.selector, "proxy")
-			got := messages(explain.Explain(w.Pod, w.operator, w.cluster, noon), v1alpha1.ReasonNotSelected)
+			got := messages(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings, v1alpha1.ReasonNotSelected)
 			want := []string{"Note SidecarTerminationPolicy/mesh does not select the pod: " + tc.want}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
@@ -172,7 +172,7 @@ func TestNearestPolicyFirst(t *testing.T) {
 		"Note SidecarTerminationPolicy/two-labels does not select the pod: label app: want web, pod has etl; label team: want shop, pod has data",
 		"Note 1001 more policies do not select the pod",
 	}
-	if diff := cmp.Diff(want, messages(explain.Explain(w.Pod, w.operator, w.cluster, noon), v1alpha1.ReasonNotSelected)); diff != "" {
+	if diff := cmp.Diff(want, messages(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings, v1alpha1.ReasonNotSelected)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
@@ -190,11 +190,7 @@ func TestPoliciesThatNeedNotSelectThePod(t *testing.T) {
 		"every container is declared":           {func(w *fixture) { w.policy(asIs, "proxy", "main"); w.notSelecting("mesh", web, "main") }, 0},
 		"template with one container":           {func(w *fixture) { w.only("main"); w.notSelecting("mesh", web, "agent") }, 1},
 		"pod with one container":                {func(w *fixture) { w.live(time.Hour, 0); w.only("main"); w.notSelecting("mesh", web, "agent") }, 0},
-		"finished pod": {func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
-			w.notSelecting("mesh", web, "proxy")
-		}, 0},
+		"finished pod":                          {func(w *fixture) { w.succeeded(); w.notSelecting("mesh", web, "proxy") }, 0},
 		"declared sidecar, other main containers": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.notSelecting("mains", web)
@@ -202,7 +198,7 @@ func TestPoliciesThatNeedNotSelectThePod(t *testing.T) {
 		}, 0},
 		"declared sidecar, own main container": {func(w *fixture) {
 			w.policy(asIs, "proxy")
-			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "agent"})
+			w.also("agent")
 			w.notSelecting("mains", web)
 			w.NotSelecting[0].Spec.MainContainers = []v1alpha1.ContainerName{"main"}
 		}, 1},
@@ -211,7 +207,7 @@ func TestPoliciesThatNeedNotSelectThePod(t *testing.T) {
 			w := newFixture()
 			w.labels(map[string]string{"app": "etl"})
 			tc.change(w)
-			if got := messages(explain.Explain(w.Pod, w.operator, w.cluster, noon), v1alpha1.ReasonNotSelected); len(got) != tc.want {
+			if got := messages(explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings, v1alpha1.ReasonNotSelected); len(got) != tc.want {
 				t.Errorf("got %d findings, want %d: %q", len(got), tc.want, got)
 			}
 		})
@@ -258,7 +254,7 @@ func TestNearestPod(t *testing.T) {
 				reports = append(reports, explain.Explain(pod, own.operator, own.cluster, noon))
 			}
 			report := explain.DescribePolicy(explain.Policy{Policy: tc.policy}, reports, own.operator, own.cluster)
-			if diff := cmp.Diff(tc.want, messages(explain.Report{Findings: report.Findings}, v1alpha1.ReasonNotSelected)); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(report.Findings, v1alpha1.ReasonNotSelected)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -280,12 +276,10 @@ func TestMisspelledContainer(t *testing.T) {
 		"one of several": {func(w *fixture) { w.policy(asIs, "agent", "prxy") }, []string{
 			"Warning SidecarTerminationPolicy/p0 names agent, prxy (did you mean proxy?), which is not in the pod"}},
 		"next to a name in the pod": {func(w *fixture) {
-			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "agent"})
+			w.also("agent")
 			w.policy(asIs, "agent", "prxy", "envoy")
 		}, []string{"Warning SidecarTerminationPolicy/p0 names prxy (did you mean proxy?), which is not in the pod"}},
-		"main container": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"mian"} })
-		}, []string{"Warning SidecarTerminationPolicy/p0 names mian (did you mean main?), which is not in the pod"}},
+		"main container":     {func(w *fixture) { w.policy(mains("mian")) }, []string{"Warning SidecarTerminationPolicy/p0 names mian (did you mean main?), which is not in the pod"}},
 		"declared container": {func(w *fixture) { w.policy(asIs, "proxy", "prxy") }, nil},
 		"other name":         {func(w *fixture) { w.policy(asIs, "agent") }, []string{"Note SidecarTerminationPolicy/p0 names agent, which is not in the pod"}},
 	} {
@@ -294,7 +288,7 @@ func TestMisspelledContainer(t *testing.T) {
 			w.live(time.Hour, 0)
 			tc.change(w)
 			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-			if diff := cmp.Diff(tc.want, messages(report, v1alpha1.ReasonContainerNotFound)); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(report.Findings, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the pod (-want +got):\n%s", diff)
 			}
 			var want, shown []string
@@ -304,11 +298,11 @@ func TestMisspelledContainer(t *testing.T) {
 					want = append(want, fmt.Sprintf("Warning %s batch/job: %s", report.Kind, text))
 				}
 			}
-			if diff := cmp.Diff(shown, messages(explain.Report{Findings: explain.Lint(report.Findings)}, v1alpha1.ReasonContainerNotFound)); diff != "" {
+			if diff := cmp.Diff(shown, messages(explain.Lint(report.Findings), v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings that lint shows (-want +got):\n%s", diff)
 			}
 			policy := explain.DescribePolicy(explain.Policy{Policy: w.Policies[0]}, []explain.Report{report}, w.operator, w.cluster)
-			if diff := cmp.Diff(want, messages(explain.Report{Findings: policy.Findings}, v1alpha1.ReasonContainerNotFound)); diff != "" {
+			if diff := cmp.Diff(want, messages(policy.Findings, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the policy (-want +got):\n%s", diff)
 			}
 		})
@@ -332,15 +326,12 @@ func TestEnvNames(t *testing.T) {
 		"declared by policy":    {map[string]string{v1alpha1.EnvIgnoreExitCode: "true"}, func(w *fixture) { w.policy(asIs, "proxy") }, nil},
 		"declared by a dry run": {map[string]string{v1alpha1.EnvIgnoreExitCode: "true"}, func(w *fixture) { w.policy(dryRun, "proxy") }, nil},
 		"environment ignored":   {map[string]string{v1alpha1.EnvIgnoreExitCode: "true"}, func(w *fixture) { w.operator.Resolve.IgnoreEnv = true }, nil},
-		"finished pod": {map[string]string{v1alpha1.EnvIgnoreExitCode: "true"}, func(w *fixture) {
-			w.live(time.Hour, 0)
-			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
-		}, nil},
-		"missing letter":      {map[string]string{"KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT": "true"}, nil, []string{misspelled("KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT", v1alpha1.EnvTerminate)}},
-		"plural":              {map[string]string{"KRUISE_TERMINATE_SIDECARS_WHEN_JOB_EXITS": "true"}, nil, []string{misspelled("KRUISE_TERMINATE_SIDECARS_WHEN_JOB_EXITS", v1alpha1.EnvTerminate)}},
-		"small letters":       {map[string]string{"kruise_terminate_sidecar_when_job_exit": "true"}, nil, []string{misspelled("kruise_terminate_sidecar_when_job_exit", v1alpha1.EnvTerminate)}},
-		"without first words": {map[string]string{"SIDECAR_IGNORE_EXIT_CODE": "true"}, nil, []string{misspelled("SIDECAR_IGNORE_EXIT_CODE", v1alpha1.EnvIgnoreExitCode)}},
-		"with the right name": {map[string]string{v1alpha1.EnvTerminate: "true", "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT": "true"}, nil, nil},
+		"finished pod":          {map[string]string{v1alpha1.EnvIgnoreExitCode: "true"}, (*fixture).succeeded, nil},
+		"missing letter":        {map[string]string{"KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT": "true"}, nil, []string{misspelled("KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT", v1alpha1.EnvTerminate)}},
+		"plural":                {map[string]string{"KRUISE_TERMINATE_SIDECARS_WHEN_JOB_EXITS": "true"}, nil, []string{misspelled("KRUISE_TERMINATE_SIDECARS_WHEN_JOB_EXITS", v1alpha1.EnvTerminate)}},
+		"small letters":         {map[string]string{"kruise_terminate_sidecar_when_job_exit": "true"}, nil, []string{misspelled("kruise_terminate_sidecar_when_job_exit", v1alpha1.EnvTerminate)}},
+		"without first words":   {map[string]string{"SIDECAR_IGNORE_EXIT_CODE": "true"}, nil, []string{misspelled("SIDECAR_IGNORE_EXIT_CODE", v1alpha1.EnvIgnoreExitCode)}},
+		"with the right name":   {map[string]string{v1alpha1.EnvTerminate: "true", "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT": "true"}, nil, nil},
 		"twice": {map[string]string{"KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXI": "true", "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXT": "true"}, nil,
 			[]string{misspelled("KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXI", v1alpha1.EnvTerminate)}},
 		"other variables": {map[string]string{"PATH": "/bin", "CODE": "1", "SIDECAR": "yes", "SIDECAR_PORT": "80"}, nil, nil},
@@ -354,7 +345,7 @@ func TestEnvNames(t *testing.T) {
 				tc.change(w)
 			}
 			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-			if diff := cmp.Diff(tc.want, messages(report, v1alpha1.ReasonIneffectiveEnv)); diff != "" {
+			if diff := cmp.Diff(tc.want, messages(report.Findings, v1alpha1.ReasonIneffectiveEnv)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 			if found := explain.Lint(report.Findings); len(tc.want) > 0 && !slices.ContainsFunc(found, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonIneffectiveEnv }) {
