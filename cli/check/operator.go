@@ -77,7 +77,8 @@ func (c *checker) checkVersion(context.Context) error {
 	switch {
 	case version != "" && strings.TrimPrefix(version, "v") == strings.TrimPrefix(c.programVersion, "v"):
 		c.ok("the operator and this program have version %s", version)
-	case operatorCommit != nil && programCommit != nil && isSameCommit(operatorCommit[1], programCommit[1]):
+	case operatorCommit != nil && programCommit != nil && // one may abbreviate the other
+		(strings.HasPrefix(operatorCommit[1], programCommit[1]) || strings.HasPrefix(programCommit[1], operatorCommit[1])):
 		c.ok("the operator and this program are built from commit %s", operatorCommit[1])
 	case version != "":
 		c.warn(versionHint, "the operator has version %s, but this program has version %s", version, c.programVersion)
@@ -90,9 +91,6 @@ func (c *checker) checkVersion(context.Context) error {
 	}
 	return nil
 }
-
-// isSameCommit reports whether one commit abbreviates the other.
-func isSameCommit(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 // checkFlags checks whether the operator can start with its flags, and which features they disable.
 func (c *checker) checkFlags(context.Context) error {
@@ -209,7 +207,8 @@ func (c *checker) checkLease(ctx context.Context) error {
 		return held, client.IgnoreNotFound(err)
 	})
 	hint := fmt.Sprintf("find the cause: kubectl logs -n %s deployment/%s", c.deployment.Namespace, c.deployment.Name)
-	switch renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}); {
+	age := explain.Age(c.now().Sub(ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time))
+	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case c.unreadable(err, "leases in namespace "+key.Namespace):
@@ -220,22 +219,20 @@ func (c *checker) checkLease(ctx context.Context) error {
 	case leaderOf(lease) == "":
 		c.fail(hint, "the operator has no leader: lease %s has no holder", key)
 	case !held:
-		c.fail(hint, "the operator has no leader: %s holds lease %s but last renewed it %s ago", leaderOf(lease), key, explain.Age(c.now().Sub(renewed.Time)))
+		c.fail(hint, "the operator has no leader: %s holds lease %s but last renewed it %s ago", leaderOf(lease), key, age)
 	default:
-		c.ok("%s is the leader: it holds lease %s, renewed %s ago", leaderOf(lease), key, explain.Age(c.now().Sub(renewed.Time)))
+		c.ok("%s is the leader: it holds lease %s, renewed %s ago", leaderOf(lease), key, age)
 	}
 	return nil
 }
 
 // leaseNamespace is the namespace of the operator's lease.
 func (c *checker) leaseNamespace() string {
-	if c.settings.Lease.Namespace != "" {
-		return c.settings.Lease.Namespace
+	namespace := cmp.Or(c.connection.OperatorNamespace, settings.Namespace)
+	if c.deployment != nil {
+		namespace = c.deployment.Namespace
 	}
-	if c.deployment == nil {
-		return cmp.Or(c.connection.OperatorNamespace, settings.Namespace)
-	}
-	return c.deployment.Namespace
+	return cmp.Or(c.settings.Lease.Namespace, namespace)
 }
 
 // leaderOf is the host name of the lease's holder, which is the pod's name. The rest of the identity is random.

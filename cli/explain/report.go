@@ -23,7 +23,7 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	p.Line("%s", title(r))
 	writeStage(p, r)
 	if r.NextReconcileTime != nil {
-		p.Line("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now())))
+		p.Line("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now)))
 	}
 	p.Line("")
 	writeContainers(p, r)
@@ -86,7 +86,7 @@ func title(r *explain.Report) string {
 		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.NodeName))
 	}
 	if r.MainsDoneTime != nil {
-		parts = append(parts, fmt.Sprintf("main containers done %s ago", explain.Age(r.Now().Sub(r.MainsDoneTime.Time))))
+		parts = append(parts, fmt.Sprintf("main containers done %s ago", explain.Age(r.Now.Sub(r.MainsDoneTime.Time))))
 	}
 	return text + ": " + strings.Join(parts, ", ")
 }
@@ -109,7 +109,7 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 		case by == "":
 			by = "the pod"
 		}
-		rows = append(rows, []string{c.Name, roles[c.Role], stateText(c.State, r.Now()), by})
+		rows = append(rows, []string{c.Name, roles[c.Role], stateText(c.State, r.Now), by})
 	}
 	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
 }
@@ -262,9 +262,9 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 			case a.Failure != "":
 				result = "failed; see FINDINGS"
 			case a.CompletionTime != nil:
-				result = fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))
+				result = fmt.Sprintf("completed %s ago", explain.Age(r.Now.Sub(a.CompletionTime.Time)))
 			}
-			rows = append(rows, []string{string(a.Mode), strconv.Itoa(a.Number), ago(r.Now(), a.StartTime), strings.Join(a.Sidecars, ", "), result})
+			rows = append(rows, []string{string(a.Mode), strconv.Itoa(a.Number), ago(r.Now, a.StartTime), strings.Join(a.Sidecars, ", "), result})
 		}
 		p.Line("")
 		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
@@ -273,7 +273,7 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 		p.Line("")
 		p.Line("OPERATOR EVENTS")
 		for _, e := range r.Events {
-			p.Prose(fmt.Sprintf("  %-5s %s: ", age(r.Now(), e.Time), e.Reason), e.Message)
+			p.Prose(fmt.Sprintf("  %-5s %s: ", age(r.Now, e.Time), e.Reason), e.Message)
 		}
 	}
 }

@@ -181,7 +181,10 @@ type Deletion struct {
 // once, and the API server deletes a finished pod without a grace period (pkg/registry/core/pod/strategy.go,
 // CheckGracefulDelete). docs/teardown.md has measurements.
 func (x *explainer) checkDeletion() {
-	names := x.sidecarsAfterPhase()
+	// These still run when the pod's phase is terminal.
+	names := containersOf(filter(x.view.Sidecars, func(sidecar resolve.Sidecar) bool {
+		return slices.ContainsFunc(x.nodeModes(sidecar), func(on NodeModes) bool { return on.startsWith(v1alpha1.ModePodPhase) })
+	}))
 	if len(names) == 0 {
 		return
 	}
@@ -201,7 +204,11 @@ func (x *explainer) checkDeletion() {
 			x.Deletion.Field, when, strings.Join(names, ", "), grace)
 		f.Hint = cmp.Or(x.Deletion.Hint, f.Hint)
 	}
-	if foreign := x.foreignFinalizers(); len(foreign) > 0 {
+	// The Job controller removes its finalizer when it has counted the pod, and the garbage collector sets the others with the deletion.
+	foreign := filter(x.Pod.Pod.Finalizers, func(name string) bool {
+		return name != batchv1.JobTrackingFinalizer && name != metav1.FinalizerDeleteDependents && name != metav1.FinalizerOrphanDependents
+	})
+	if len(foreign) > 0 {
 		severity := SeverityNote
 		if early {
 			severity = SeverityWarning
@@ -210,23 +217,4 @@ func (x *explainer) checkDeletion() {
 			"finalizer %s keeps the pod: if it is deleted just after its phase is terminal, the kubelet may kill %s after 2s instead of the grace period of %s",
 			strings.Join(foreign, ", "), strings.Join(names, ", "), grace)
 	}
-}
-
-// sidecarsAfterPhase lists the sidecars that still run when the pod's phase is terminal.
-func (x *explainer) sidecarsAfterPhase() []string {
-	var names []string
-	for _, sidecar := range x.view.Sidecars {
-		if slices.ContainsFunc(x.nodeModes(sidecar), func(on NodeModes) bool { return on.startsWith(v1alpha1.ModePodPhase) }) {
-			names = append(names, sidecar.Container)
-		}
-	}
-	return names
-}
-
-// foreignFinalizers lists the pod's finalizers without those of Kubernetes. The Job controller removes its own when it has
-// counted the pod, and the garbage collector sets the others with the deletion.
-func (x *explainer) foreignFinalizers() []string {
-	return slices.DeleteFunc(slices.Clone(x.Pod.Pod.Finalizers), func(name string) bool {
-		return name == batchv1.JobTrackingFinalizer || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
-	})
 }

@@ -32,9 +32,13 @@ func (x *explainer) checkLabels() {
 	x.checkKeys("label", v1alpha1.LabelIgnore, pod, x.Pod.Pod.Labels)
 	x.checkKeys("annotation", v1alpha1.AnnotationSidecars, pod, x.Pod.Pod.Annotations)
 	x.checkKeys("label", v1alpha1.LabelIgnore, "namespace", x.NamespaceLabels)
+	kind := "Job" // with the metadata in Owner
+	if x.Template {
+		kind = x.Kind
+	}
 	for _, key := range writtenByUsers {
 		if hasKey(x.Owner.Labels, x.Owner.Annotations, key) && !hasKey(x.Pod.Pod.Labels, x.Pod.Pod.Annotations, key) {
-			x.add(SeverityWarning, v1alpha1.ReasonIneffectiveLabel, "", "%s of the %s has no effect: the operator reads the metadata of its pods", key, x.ownerKind()).
+			x.add(SeverityWarning, v1alpha1.ReasonIneffectiveLabel, "", "%s of the %s has no effect: the operator reads the metadata of its pods", key, kind).
 				Hint = "move it to spec.template.metadata of the Job"
 		}
 	}
@@ -45,14 +49,6 @@ func hasKey(labels, annotations map[string]string, key string) bool {
 	_, isLabel := labels[key]
 	_, isAnnotation := annotations[key]
 	return isLabel || isAnnotation
-}
-
-// ownerKind is the kind of the object with the metadata in Owner.
-func (x *explainer) ownerKind() string {
-	if x.Template {
-		return x.Kind
-	}
-	return "Job"
 }
 
 // checkListed finds names in the pod's annotation that none of its containers has. A webhook may add one to a template.

@@ -56,63 +56,48 @@ func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	case len(x.view.Mains) == 0:
 		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: x.next.Message}}
 	}
-	tried := x.triedFor(sidecar.Container)
 	var nodes []NodeModes
 	for _, on := range x.nodes() {
-		on = x.modesOn(on, sidecar)
-		if tried != nil {
-			on = tried.begin(on)
-		}
-		nodes = append(nodes, on)
+		nodes = append(nodes, x.modesOn(on, sidecar))
 	}
+	x.beginWithAttempt(nodes, sidecar.Container)
 	return nodes
 }
 
-// tried is what the operator has tried in order to end a sidecar.
-type tried struct {
-	// mode and number are those of the attempt that is next, in progress, or the last one. mode is empty if every attempt has failed.
-	mode     v1alpha1.Mode
-	number   int
-	failures []plan.Failure
-	// isOver means that no attempt follows.
-	isOver bool
-}
-
-// triedFor returns what the operator has tried, or nil if there was no attempt that counts.
-func (x *explainer) triedFor(sidecar string) *tried {
+// beginWithAttempt lets the modes of the node types begin with the attempt that is next, in progress, or the last one, and leaves out those
+// that have failed. A finished pod has no further ones.
+func (x *explainer) beginWithAttempt(nodes []NodeModes, sidecar string) {
 	attempts := filter(plan.AllAttempts(x.snapshot()), func(a plan.Attempt) bool {
 		_, covered := a.RestartCounts[sidecar]
 		return covered || a.Mode == v1alpha1.ModePodPhase
 	})
-	if x.decision.MainsDone.IsZero() && !x.isFinished() || len(attempts) == 0 {
-		return nil
+	isOver := x.isFinished()
+	if x.decision.MainsDone.IsZero() && !isOver || len(attempts) == 0 {
+		return
 	}
-	t := &tried{isOver: x.isFinished(), failures: filter(x.decision.Failures, func(f plan.Failure) bool { return f.Container == sidecar })}
-	t.mode, t.number = plan.Tried(filter(attempts, func(a plan.Attempt) bool {
-		return !slices.ContainsFunc(t.failures, func(f plan.Failure) bool { return f.Mode == a.Mode && f.Attempt == a.Number })
+	failures := filter(x.decision.Failures, func(f plan.Failure) bool { return f.Container == sidecar })
+	current, number := plan.Tried(filter(attempts, func(a plan.Attempt) bool {
+		return !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == a.Mode && f.Attempt == a.Number })
 	}))
 	for _, write := range x.decision.Ends() {
 		if slices.Contains(write.Containers, sidecar) {
-			t.mode, t.number = write.Mode, write.Attempt
+			current, number = write.Mode, write.Attempt
 		}
 	}
-	return t
-}
-
-// begin lets the modes of a node type begin with the attempt, and leaves out those that have failed.
-func (t *tried) begin(on NodeModes) NodeModes {
-	left := filter(on.Modes, func(mode v1alpha1.Mode) bool {
-		return mode != t.mode && !t.isOver && !slices.ContainsFunc(t.failures, func(f plan.Failure) bool { return f.Mode == mode })
-	})
-	if t.mode != "" {
-		on.Attempt, left = t.number, append([]v1alpha1.Mode{t.mode}, left...)
+	for i := range nodes {
+		on := &nodes[i]
+		on.Modes = filter(on.Modes, func(mode v1alpha1.Mode) bool {
+			return mode != current && !isOver && !slices.ContainsFunc(failures, func(f plan.Failure) bool { return f.Mode == mode })
+		})
+		if current != "" {
+			on.Attempt, on.Modes = number, append([]v1alpha1.Mode{current}, on.Modes...)
+		}
+		if len(on.Modes) > 0 {
+			on.Reason, on.Message = "", ""
+		} else if len(failures) > 0 {
+			on.Reason, on.Message = v1alpha1.ReasonStuck, failures[len(failures)-1].Message
+		}
 	}
-	if on.Modes = left; len(left) > 0 {
-		on.Reason, on.Message = "", ""
-	} else if len(t.failures) > 0 {
-		on.Reason, on.Message = v1alpha1.ReasonStuck, t.failures[len(t.failures)-1].Message
-	}
-	return on
 }
 
 // modesOn adds the modes of the sidecar to the node type.
@@ -178,8 +163,12 @@ func (x *explainer) checkModes(report Report) {
 		nodes := container.Settings.Nodes
 		x.noUsableMode(container.Name, nodes)
 		x.substituted(container.Name, nodes)
+		swaps := func(m NodeModes) bool {
+			// A virtual node has no other mode.
+			return m.startsWith(v1alpha1.ModeImage) && (m.NodeKind == plan.NodeReal || m.NodeKind == plan.NodeDaemonless && m.certain)
+		}
 		switch {
-		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.startsWith(v1alpha1.ModeImage) && m.canAvoidRestart() }):
+		case slices.ContainsFunc(nodes, swaps):
 			swapped++
 		case slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.startsWith(v1alpha1.ModeCRR) }):
 			stopped++
@@ -205,11 +194,6 @@ func (x *explainer) orderNotKept() {
 	if why != "" && !kept {
 		x.add(SeverityWarning, v1alpha1.ReasonOrderNotKept, "", "%s", why).policy = x.policyOf("")
 	}
-}
-
-// canAvoidRestart reports whether a mode other than Image is possible. Virtual nodes support no other mode.
-func (m NodeModes) canAvoidRestart() bool {
-	return m.NodeKind == plan.NodeReal || m.NodeKind == plan.NodeDaemonless && m.certain
 }
 
 // noUsableMode finds node types without a usable mode. This is a problem if the pod can only run there, or if no real node has

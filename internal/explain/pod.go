@@ -99,7 +99,7 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
-		Events: pod.Events, now: now, input: pod, overrides: x.resolution.Overrides,
+		Events: pod.Events, Now: now, input: pod, overrides: x.resolution.Overrides,
 	}
 	x.next = plan.Next(x.snapshot(), x.now)
 	if !pod.Template {

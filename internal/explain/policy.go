@@ -65,13 +65,10 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 		Kind: string(policy.Ref.Kind), Namespace: namespace, Name: policy.Ref.Name,
 		Mode: resolve.ModesOf(policy.Spec), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
 		Priority: policy.Spec.Priority, IncludeInjected: policy.Spec.IncludeInjected,
-		Conditions: policy.Status.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
+		Mains: texts(policy.Spec.MainContainers), Conditions: policy.Status.Conditions, Pods: []PolicyPod{}, Findings: []Finding{},
 	}
 	for _, sidecar := range policy.Spec.Sidecars {
 		result.Sidecars = append(result.Sidecars, sidecar.Name)
-	}
-	for _, main := range policy.Spec.MainContainers {
-		result.Mains = append(result.Mains, string(main))
 	}
 	result.checkNamespace(operator)
 	if policy.Invalid != nil {

@@ -229,13 +229,12 @@ type Report struct {
 	Events     []Event     `json:"events,omitempty"`
 	Findings   []Finding   `json:"findings"`
 
-	now       time.Time
+	// Now is the time of the report.
+	Now time.Time `json:"-"`
+
 	input     Pod
 	overrides []resolve.Override
 }
-
-// Now is the time of the report.
-func (r *Report) Now() time.Time { return r.now }
 
 // severities are listed worst first. The empty severity is the least bad.
 var severities = []Severity{SeverityProblem, SeverityWarning, SeverityNote, ""}
