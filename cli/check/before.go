@@ -133,19 +133,9 @@ func (c *checker) checkInstaller(ctx context.Context) error {
 		}
 		needed = append(needed, granted...)
 	}
-	missing := 0
-	for _, p := range needed {
-		denied, err := c.denied(ctx, p, ofUser)
-		if err != nil {
-			return err
-		}
-		if len(denied) > 0 {
-			missing++
-			c.fail("let a cluster administrator install the operator", "you may not %s", p.describe(denied))
-		}
-	}
-	if missing == 0 {
+	missing, err := c.failDenied(ctx, needed, ofUser, "let a cluster administrator install the operator", "you")
+	if err == nil && !missing {
 		c.ok("you have the permissions to install the operator in namespace %s", namespace)
 	}
-	return nil
+	return err
 }

@@ -57,7 +57,7 @@ type options struct {
 	connection *source.Connection
 	format     output.Format
 	failOn     output.FailOn
-	before     bool
+	before     bool // the operator is not installed yet
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -73,10 +73,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	c := &checker{
-		Client: cluster, connection: o.connection, before: o.before, version: version,
-		programVersion: cmd.Root().Version, now: o.now,
-	}
+	c := &checker{options: o, Client: cluster, version: version, programVersion: cmd.Root().Version}
 	r, err := c.check(cmd.Context())
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func newChecker(t *testing.T, flags ...string) *checker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &checker{connection: source.NewConnection(), settings: operator, deployment: &appsv1.Deployment{}}
+	return &checker{options: &options{connection: source.NewConnection()}, settings: operator, deployment: &appsv1.Deployment{}}
 }
 
 func TestKubernetesVersion(t *testing.T) {

@@ -23,13 +23,11 @@ import (
 
 // checker runs the checks and collects their results.
 type checker struct {
+	*options
 	Client         client.Client
-	connection     *source.Connection
-	before         bool // the operator is not installed yet
 	operator       source.FoundOperator
 	version        *version.Info // of Kubernetes
 	programVersion string        // version of this program, or empty
-	now            func() time.Time
 
 	deployment      *appsv1.Deployment // of the operator, or nil
 	deploymentError error              // because the user may not list Deployments

@@ -117,27 +117,35 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	if !c.readsCluster() {
 		roles = "overlays/namespaced"
 	}
-	account := c.account()
-	total, missing := 0, 0
+	account, total := "ServiceAccount "+c.account(), 0
 	for _, p := range permissions {
-		denied, err := c.denied(ctx, p, c.ofOperator)
-		if apierrors.IsForbidden(err) {
-			c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 		total += len(p.verbs)
-		if len(denied) > 0 {
-			missing++
-			c.fail("restore the operator's roles and bindings: "+c.apply(roles), "ServiceAccount %s may not %s", account, p.describe(denied))
-		}
 	}
-	if missing == 0 {
-		c.ok("ServiceAccount %s has all %d permissions that the operator needs", account, total)
+	missing, err := c.failDenied(ctx, permissions, c.ofOperator, "restore the operator's roles and bindings: "+c.apply(roles), account)
+	switch {
+	case apierrors.IsForbidden(err):
+		c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of %s", account)
+	case err != nil:
+		return err
+	case !missing:
+		c.ok("%s has all %d permissions that the operator needs", account, total)
 	}
 	return nil
+}
+
+// failDenied adds a failure for each permission that somebody lacks, and reports whether there is one.
+func (c *checker) failDenied(ctx context.Context, permissions []permission, of review, hint, who string) (missing bool, err error) {
+	for _, p := range permissions {
+		denied, err := c.denied(ctx, p, of)
+		if err != nil {
+			return missing, err
+		}
+		if len(denied) > 0 {
+			missing = true
+			c.fail(hint, "%s may not %s", who, p.describe(denied))
+		}
+	}
+	return missing, nil
 }
 
 // checkRoles finds rules that somebody has added to the operator's ClusterRoles. Missing ones are missing permissions.

@@ -98,7 +98,13 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	findings := r.findings()
+	var findings []explain.Finding
+	for _, pod := range r.Pods {
+		findings = append(findings, pod.Findings...)
+	}
+	for _, policy := range r.Policies {
+		findings = append(findings, policy.Findings...)
+	}
 	r.Summary = explain.Summarize(findings)
 	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil || r.err != nil {
 		return cmp.Or(err, r.err)

@@ -41,18 +41,6 @@ func newResult() *result {
 	return &result{Header: output.NewHeader("ExplainReport"), Pods: []explain.Report{}}
 }
 
-// findings returns the findings on all pods and policies.
-func (r *result) findings() []explain.Finding {
-	var all []explain.Finding
-	for _, pod := range r.Pods {
-		all = append(all, pod.Findings...)
-	}
-	for _, policy := range r.Policies {
-		all = append(all, policy.Findings...)
-	}
-	return all
-}
-
 func (r *result) text(p *output.Printer) {
 	if r.brief {
 		r.writeBrief(p)
