@@ -122,11 +122,8 @@ func (c *Connection) names(ctx context.Context, t Type) []string {
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(t.kind)
-	options := []client.ListOption{client.Limit(maxCompletions)}
-	if t.kind.Kind != string(resolve.KindCluster) && t.kind.Kind != namespaces.kind.Kind {
-		options = append(options, client.InNamespace(namespace))
-	}
-	if cluster.List(ctx, list, options...) != nil {
+	// The client ignores the namespace for kinds without one.
+	if cluster.List(ctx, list, client.InNamespace(namespace), client.Limit(maxCompletions)) != nil {
 		return nil
 	}
 	names := make([]string, 0, len(list.Items))

@@ -170,12 +170,9 @@ func repositoryPath(file string) string {
 	if err != nil {
 		return ""
 	}
-	for directory := root; ; directory = filepath.Dir(directory) {
+	for directory, below := root, ""; directory != below; directory, below = filepath.Dir(directory), directory {
 		if _, err := os.Stat(filepath.Join(directory, ".git")); err == nil {
 			root = directory
-			break
-		}
-		if directory == filepath.Dir(directory) {
 			break
 		}
 	}

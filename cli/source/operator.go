@@ -69,13 +69,13 @@ func givenFlags(flags *pflag.FlagSet) []string {
 		if decisions.Lookup(flag.Name) == nil {
 			return
 		}
+		values := []string{flag.Value.String()}
 		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			for _, value := range list.GetSlice() {
-				arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, value))
-			}
-			return
+			values = list.GetSlice()
 		}
-		arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
+		for _, value := range values {
+			arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, value))
+		}
 	})
 	return arguments
 }
