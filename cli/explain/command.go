@@ -127,7 +127,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	for _, rejected := range manifests.Rejected {
 		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes))
 	}
-	for _, manifest := range slices.Concat(manifests.Objects, manifests.Others) {
+	for _, manifest := range manifests.Objects {
 		workload, err := s.Workload(cmd.Context(), manifest)
 		if err != nil {
 			return nil, err

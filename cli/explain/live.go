@@ -167,13 +167,13 @@ func (l *live) podOf(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 // job explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
 func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 	l.Jobs = append(l.Jobs, newJobReport(job))
-	l.KnowJob(job)
+	l.KnownJobs[job.UID] = job
 	pods, err := l.PodsOf(ctx, job)
 	if err != nil {
 		return err
 	}
 	if len(pods) == 0 {
-		return l.add(l.Template(ctx, source.OfJob(job)))
+		return l.add(l.WithPolicies(ctx, source.OfJob(job)))
 	}
 	for i := range pods {
 		switch {
@@ -192,7 +192,7 @@ func (l *live) job(ctx context.Context, job *batchv1.Job) error {
 
 // cronJob explains the template, and the active Jobs if the CronJob was named.
 func (l *live) cronJob(ctx context.Context, cron *batchv1.CronJob) error {
-	if err := l.add(l.Template(ctx, source.OfCronJob(cron))); err != nil || l.brief {
+	if err := l.add(l.WithPolicies(ctx, source.OfCronJob(cron))); err != nil || l.brief {
 		return err
 	}
 	for _, active := range cron.Status.Active {

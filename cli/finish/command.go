@@ -205,7 +205,7 @@ func podsOf(ctx context.Context, from *source.Source, namespace string, all []ob
 		if err := from.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: named.name}, job); err != nil {
 			return nil, fmt.Errorf("get Job: %w", err)
 		}
-		from.KnowJob(job)
+		from.KnownJobs[job.UID] = job
 		ofJob, err := from.PodsOf(ctx, job)
 		if err != nil {
 			return nil, err

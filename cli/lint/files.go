@@ -27,34 +27,17 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(), assumed: sets.New[string]()}
-	if err := l.run(cmd.Context()); err != nil {
-		return nil, err
+	r := newResult()
+	r.err = manifests.Err
+	for _, rejected := range manifests.Rejected {
+		r.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), locate(rejected, ""))
 	}
-	l.result.err = manifests.Err
-	return l.result, nil
-}
-
-// fileLinter checks manifests.
-type fileLinter struct {
-	*source.Source
-	manifests    source.Manifests
-	ignoredKinds []string
-	result       *result
-	// assumed are the namespaces of workloads that are not in the manifests.
-	assumed sets.Set[string]
-}
-
-func (l *fileLinter) run(ctx context.Context) error {
-	for _, rejected := range l.manifests.Rejected {
-		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), locate(rejected, ""))
-	}
-	for _, manifest := range slices.Concat(l.manifests.Objects, l.manifests.Others) {
-		if err := l.object(ctx, manifest); err != nil {
-			return err
+	l := &fileLinter{Source: s, ignoredKinds: o.ignoredKinds, result: r, assumed: sets.New[string]()}
+	for _, manifest := range manifests.Objects {
+		if err := l.object(cmd.Context(), manifest); err != nil {
+			return nil, err
 		}
 	}
-	r := l.result
 	r.Summary.UncheckedObjects = len(r.Objects)
 	if r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies+len(r.Objects) == 0 {
 		nothing := explain.NotChecked("the manifests contain no policy, and no workload whose pods finish")
@@ -66,14 +49,22 @@ func (l *fileLinter) run(ctx context.Context) error {
 		r.Notes = append(r.Notes, fmt.Sprintf("not in the manifests: namespace %s; sidecars that injectors add because of its labels or annotations are not seen",
 			strings.Join(names, ", ")))
 	}
-	return nil
+	return r, nil
+}
+
+// fileLinter checks manifests.
+type fileLinter struct {
+	*source.Source
+	ignoredKinds []string
+	result       *result
+	// assumed are the namespaces of workloads that are not in the manifests.
+	assumed sets.Set[string]
 }
 
 // object checks an object.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster)
-		l.result.addPolicy(report, locate(manifest, ""))
+		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster), locate(manifest, ""))
 		return nil
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()

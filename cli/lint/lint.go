@@ -401,11 +401,9 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	l := &linter{Source: s, selector: selector, result: newResult(), seenOwners: sets.New[types.UID]()}
-	if err := l.run(cmd.Context(), namespace); err != nil {
-		return nil, err
-	}
+	err = l.run(cmd.Context(), namespace)
 	l.result.Notes = s.Notes()
-	return l.result, nil
+	return l.result, err
 }
 
 // linter checks a cluster. Injected containers are in pods only, so it checks the templates of Jobs and CronJobs without
@@ -422,16 +420,15 @@ func (l *linter) run(ctx context.Context, namespace string) error {
 	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list Jobs: %w", err)
 	}
-	byUID := map[types.UID]*batchv1.Job{}
 	for i := range jobs.Items {
-		byUID[jobs.Items[i].UID] = &jobs.Items[i]
+		l.KnownJobs[jobs.Items[i].UID] = &jobs.Items[i]
 	}
 	pods, err := l.UnfinishedPods(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
-		if err := l.pod(ctx, &pods[i], byUID); err != nil {
+		if err := l.pod(ctx, &pods[i]); err != nil {
 			return err
 		}
 	}
@@ -459,14 +456,12 @@ func (l *linter) run(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// pod checks a pod.
-func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*batchv1.Job) error {
-	owner, selected := ownerOf(pod, kindPod), l.selects(pod)
+func (l *linter) pod(ctx context.Context, pod *corev1.Pod) error {
+	owner, selected := ownerOf(pod, "Pod"), l.selects(pod)
 	if controller := metav1.GetControllerOf(pod); controller != nil {
 		l.seenOwners.Insert(controller.UID)
-		if job := jobs[controller.UID]; job != nil {
-			owner, selected = ownerOf(job, kindJob), selected || l.selects(job)
-			l.KnowJob(job)
+		if job := l.KnownJobs[controller.UID]; job != nil {
+			owner, selected = ownerOf(job, "Job"), selected || l.selects(job)
 		}
 	}
 	if !selected {
@@ -480,15 +475,10 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 	return nil
 }
 
-const (
-	kindPod = "Pod"
-	kindJob = "Job"
-)
-
 // ownerOf returns the controller of the object, or the object itself. Pods without a controller whose names are generated count as one.
 func ownerOf(object client.Object, kind string) workloadReport {
 	name := object.GetName()
-	if generated := object.GetGenerateName(); kind == kindPod && generated != "" {
+	if generated := object.GetGenerateName(); kind == "Pod" && generated != "" {
 		name = generated + "*"
 	}
 	if controller := metav1.GetControllerOf(object); controller != nil {
@@ -506,7 +496,7 @@ func (l *linter) template(ctx context.Context, object client.Object, template ex
 	if l.seenOwners.Has(object.GetUID()) || !l.selects(object) {
 		return nil
 	}
-	pod, err := l.Template(ctx, template)
+	pod, err := l.WithPolicies(ctx, template)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -340,28 +339,19 @@ type candidate struct {
 
 // findWorkloads lists the pods and pod templates of the manifests. A pod of a cluster loses its status: the cases are about its spec.
 func (f *testFile) findWorkloads() {
-	add := func(manifest source.Manifest, path string, template int) {
-		kind, namespace := manifest.Raw.GetKind(), manifest.Raw.GetNamespace()
-		name := cmp.Or(manifest.Raw.GetName(), manifest.Raw.GetGenerateName()+"*") + path
-		f.workloads = append(f.workloads, candidate{kind + "/" + namespace + "/" + name, kind + "/" + name, manifest, template})
-	}
 	for _, manifest := range f.manifests.Objects {
-		switch object := manifest.Object.(type) {
-		case *corev1.Pod:
-			object.Status = corev1.PodStatus{}
-			add(manifest, "", 0)
-		case *batchv1.Job, *batchv1.CronJob:
-			add(manifest, "", 0)
+		if pod, ok := manifest.Object.(*corev1.Pod); ok {
+			pod.Status = corev1.PodStatus{}
 		}
-	}
-	for _, manifest := range f.manifests.Others {
-		templates := source.ReadWorkload(manifest.Raw).Templates
+		kind, namespace := manifest.Raw.GetKind(), manifest.Raw.GetNamespace()
+		name := cmp.Or(manifest.Raw.GetName(), manifest.Raw.GetGenerateName()+"*")
+		templates := source.ReadWorkload(manifest).Templates
 		for i, template := range templates {
-			path := ""
+			name := name
 			if len(templates) > 1 {
-				path = " " + template.Path
+				name += " " + template.Path
 			}
-			add(manifest, path, i)
+			f.workloads = append(f.workloads, candidate{kind + "/" + namespace + "/" + name, kind + "/" + name, manifest, i})
 		}
 	}
 }

@@ -164,15 +164,15 @@ func decode(data []byte, into any, prefix string) error {
 func (f *testFile) checkPolicies() error {
 	var all []error
 	for _, rejected := range f.manifests.Rejected {
-		all = append(all, fmt.Errorf("%s: the API server would reject %s: %s", rejected.File, rejected.Policy(), strings.Join(rejected.Mistakes, "; ")))
+		all = append(all, fmt.Errorf("%s: the API server would reject %s: %s", rejected.Place.File, rejected.Policy(), strings.Join(rejected.Mistakes, "; ")))
 	}
 	seen := map[resolve.PolicyRef]bool{}
 	for _, manifest := range f.manifests.Objects {
 		policy, ok := source.PolicyOf(manifest.Object)
 		if ok && policy.Invalid != nil {
-			all = append(all, fmt.Errorf("%s: %s: %w", manifest.File, policy.Ref, policy.Invalid))
+			all = append(all, fmt.Errorf("%s: %s: %w", manifest.Place.File, policy.Ref, policy.Invalid))
 		} else if ok && seen[policy.Ref] {
-			all = append(all, fmt.Errorf("%s: %s is in the manifests twice", manifest.File, policy.Ref))
+			all = append(all, fmt.Errorf("%s: %s is in the manifests twice", manifest.Place.File, policy.Ref))
 		}
 		seen[policy.Ref] = true
 	}

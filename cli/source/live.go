@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the authentication plugins of kubectl
 	"k8s.io/client-go/rest"
@@ -66,11 +68,11 @@ func (c *Connection) Connect() (client.Client, error) {
 	// Commands are short and read many objects at once.
 	config.QPS, config.Burst = 100, 300
 	config.WarningHandler = rest.NoWarnings{}
-	types, err := scheme.New()
+	known, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
-	direct, err := client.New(config, client.Options{Scheme: types})
+	direct, err := client.New(config, client.Options{Scheme: known})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
@@ -86,7 +88,7 @@ func (c *Connection) Open(ctx context.Context, now time.Time, flags *pflag.FlagS
 	if allNamespaces {
 		namespace = ""
 	}
-	s = &Source{now: now}
+	s = &Source{now: now, KnownJobs: map[types.UID]*batchv1.Job{}}
 	if s.Client, err = c.Connect(); err != nil {
 		return nil, "", err
 	}

@@ -72,12 +72,12 @@ func (f *Files) Take(arguments []string) (others []string) {
 
 // Manifests are the objects in files.
 type Manifests struct {
-	// Objects are those that affect decisions.
+	// Objects are those that affect decisions, and after them those of kinds that are not decoded, which have no Object and no Mistakes.
 	Objects []Manifest
 	// Rejected are the policies that the API server would reject, with its errors as mistakes. They are not in Objects.
 	Rejected []Manifest
-	// Others are the objects that affect no decision, as of kinds that are not decoded. They have no Object.
-	Others []Manifest
+	// others become the last of Objects.
+	others []Manifest
 	// operators are the Deployments of the operator in the files. arguments are those of the assumed operator.
 	operators []*appsv1.Deployment
 	arguments []string
@@ -92,9 +92,8 @@ type Manifest struct {
 	Object   client.Object
 	Mistakes []string
 	// Raw is the object as in the file, with fields that this program does not know. It must not be modified.
-	Raw  *unstructured.Unstructured
-	File string
-	// Place is where Files.Read found the object.
+	Raw *unstructured.Unstructured
+	// Place is where Files.Read found the object. From Decode it has the file alone.
 	Place Place
 	// Position is the place among all objects.
 	Position int
@@ -119,29 +118,24 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		builder = builder.Stream(io.TeeReader(stdin, &input), standardInput)
 	}
 	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct, &places{&input, map[string]placesInFile{}})
-	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
+	if len(all.Objects)+len(all.Rejected)+len(all.operators) == 0 {
 		return Manifests{}, cmp.Or(err, errors.New("the manifests contain no object"))
 	}
 	all.Err = err
 	all.locateMistakes()
-	return all, all.assume()
-}
-
-// assume sets the arguments of the operator to those of the first Deployment, or of a default installation.
-func (m *Manifests) assume() error {
-	if len(m.operators) == 0 {
-		m.arguments = settings.InstalledArguments()
-		return nil
+	if len(all.operators) == 0 {
+		all.arguments = settings.InstalledArguments()
+		return all, nil
 	}
-	first := m.operators[0].Namespace + "/" + m.operators[0].Name
-	if len(m.operators) > 1 {
-		m.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used", len(m.operators), first)
+	first := all.operators[0].Namespace + "/" + all.operators[0].Name
+	if len(all.operators) > 1 {
+		all.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used", len(all.operators), first)
 	}
-	m.arguments, _ = OperatorArguments(m.operators[0])
-	if _, err := settings.Parse(m.arguments); err != nil {
-		return fmt.Errorf("read the flags of Deployment %s: %w", first, err)
+	all.arguments, _ = OperatorArguments(all.operators[0])
+	if _, err := settings.Parse(all.arguments); err != nil {
+		return all, fmt.Errorf("read the flags of Deployment %s: %w", first, err)
 	}
-	return nil
+	return all, nil
 }
 
 // LocalBuilder reads manifests and connects to no cluster.
@@ -174,7 +168,7 @@ func decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		if !ok {
 			continue
 		}
-		manifest := Manifest{Raw: raw, File: info.Source, Position: position}
+		manifest := Manifest{Raw: raw, Place: Place{File: info.Source}, Position: position}
 		if in != nil {
 			manifest.Place = in.next(info.Source, raw)
 		}
@@ -185,6 +179,7 @@ func decode(ctx context.Context, builder *resource.Builder, namespace string, co
 			broken = append(broken, fmt.Errorf("read %s: %w", info.Source, err))
 		}
 	}
+	all.Objects = append(all.Objects, all.others...)
 	return all, errors.Join(broken...)
 }
 
@@ -208,7 +203,7 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		}
 	}
 	if !isRelevant(raw) {
-		m.Others = append(m.Others, manifest)
+		m.others = append(m.others, manifest)
 		return nil
 	}
 	raw, mistakes := correct(raw)
@@ -234,7 +229,7 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		m.operators = append(m.operators, deployment)
 	} else {
 		manifest.Object, manifest.Mistakes = nil, nil
-		m.Others = append(m.Others, manifest)
+		m.others = append(m.others, manifest)
 	}
 	return nil
 }
@@ -251,7 +246,8 @@ func isRelevant(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().Group == v1alpha1.GroupName
 }
 
-// toTyped converts an object that is relevant, and returns its unknown fields as mistakes. A status may have fields of a newer version.
+// toTyped converts an object that is relevant, sets the API server's defaults that affect decisions, and returns unknown fields as
+// mistakes. A status may have fields of a newer version.
 func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (object client.Object, unknown []string, err error) {
 	typed, err := types.New(raw.GroupVersionKind())
 	if err != nil {
@@ -270,16 +266,11 @@ func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (object clie
 	}
 	switch object := typed.(type) {
 	case *corev1.Pod:
-		withDefaults(object)
+		object.Spec.RestartPolicy = cmp.Or(object.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 	case *corev1.Namespace:
-		withName(object)
+		metav1.SetMetaDataLabel(&object.ObjectMeta, corev1.LabelMetadataName, object.Name)
 	}
 	return typed.(client.Object), unknown, nil
-}
-
-// withName sets the name label that the API server sets on every namespace.
-func withName(namespace *corev1.Namespace) {
-	metav1.SetMetaDataLabel(&namespace.ObjectMeta, corev1.LabelMetadataName, namespace.Name)
 }
 
 // Source returns the source that reads the manifests. Flags on the command line override the operator's flags.
@@ -303,8 +294,7 @@ func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, 
 		}
 	}
 	for name := range s.assumed {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		withName(namespace)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
 		reader.add(corev1.SchemeGroupVersion.WithKind("Namespace"), namespace)
 	}
 	return s, nil
@@ -313,7 +303,7 @@ func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, 
 // missingNamespaces are the namespaces of objects that are not in the manifests.
 func (m Manifests) missingNamespaces() sets.Set[string] {
 	missing, given := sets.New[string](), sets.New[string]()
-	for _, manifest := range slices.Concat(m.Objects, m.Others) {
+	for _, manifest := range m.Objects {
 		if namespace, ok := manifest.Object.(*corev1.Namespace); ok {
 			given.Insert(namespace.Name)
 		} else {

@@ -39,12 +39,12 @@ func PolicyOf(object client.Object) (explain.Policy, bool) {
 	return explain.Policy{}, false
 }
 
-// addPolicies adds the policies of the pod's namespace and of the cluster kind, without those with an invalid selector, and the labels
+// WithPolicies adds the policies of the pod's namespace and of the cluster kind, without those with an invalid selector, and the labels
 // of the namespace if they matter. From manifests it predicts what webhooks add to the pods of a template. In a cluster the pods show it.
-func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
+func (s *Source) WithPolicies(ctx context.Context, pod explain.Pod) (explain.Pod, error) {
 	all, err := s.policies(ctx, pod.Pod)
 	if err != nil {
-		return err
+		return pod, err
 	}
 	namespace := podinput.NamespaceMetadata()
 	predicts := s.Cluster.Offline && pod.Template
@@ -52,7 +52,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)
 	// Without policies that select namespaces, their labels say only whether somebody has opted out.
 	if client.IgnoreNotFound(err) != nil && (needed || !apierrors.IsForbidden(err)) {
-		return fmt.Errorf("get namespace: %w", err)
+		return pod, fmt.Errorf("get namespace: %w", err)
 	}
 	pod.NamespaceLabels = namespace.Labels
 	if predicts {
@@ -65,7 +65,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 			pod.NotSelecting = append(pod.NotSelecting, policy)
 		}
 	}
-	return nil
+	return pod, nil
 }
 
 // ListPolicies lists the policies of the namespaces and, if asked for, those of the cluster kind, each sorted by name.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package source reads the input of internal/explain from a cluster or from manifests. Both are readers of Kubernetes objects, which
+// internal/podinput uses like the operator's caches.
 package source
 
 import (
@@ -37,8 +39,8 @@ type Source struct {
 	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
-	// jobs are those that the command has listed.
-	jobs map[types.UID]*batchv1.Job
+	// KnownJobs are those that the command has read, so that none is read again for each of its pods.
+	KnownJobs map[types.UID]*batchv1.Job
 }
 
 // Notes are the assumptions about what could not be read.
@@ -79,7 +81,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod) (explain.Pod, error) 
 	}
 	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Cluster.Offline && len(pod.Status.ContainerStatuses) == 0
-	if err := s.addPolicies(ctx, &result); err != nil || result.Template {
+	if result, err = s.WithPolicies(ctx, result); err != nil || result.Template {
 		return result, err
 	}
 	reader := podinput.Reader{
@@ -98,7 +100,7 @@ func (s *Source) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, erro
 	if owner == nil {
 		return nil, nil
 	}
-	if known := s.jobs[owner.UID]; known != nil {
+	if known := s.KnownJobs[owner.UID]; known != nil {
 		return known, nil
 	}
 	job := &batchv1.Job{}
@@ -111,14 +113,6 @@ func (s *Source) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, erro
 		return nil, nil
 	}
 	return job, nil
-}
-
-// KnowJob keeps a Job that was read, so that it is not read again for each of its pods.
-func (s *Source) KnowJob(job *batchv1.Job) {
-	if s.jobs == nil {
-		s.jobs = map[types.UID]*batchv1.Job{}
-	}
-	s.jobs[job.UID] = job
 }
 
 // phaseSince returns when the pod's phase became terminal at the latest, as far as its managed fields say.
@@ -141,41 +135,23 @@ func phaseSince(pod *corev1.Pod) time.Time {
 	return last
 }
 
-// Template adds what it reads to the input for the pods that a template will create.
-func (s *Source) Template(ctx context.Context, template explain.Pod) (explain.Pod, error) {
-	err := s.addPolicies(ctx, &template)
-	return template, err
-}
-
 // Assumed reports whether the namespace is not in the manifests, so that only its name is known.
 func (s *Source) Assumed(namespace string) bool { return s.assumed.Has(namespace) }
 
-// Workload reads the input for the pods of a manifest: one for a Pod, Job or CronJob, and one for each pod template of an object that is
-// not decoded.
-func (s *Source) Workload(ctx context.Context, manifest Manifest) (workload Workload, err error) {
-	var pod explain.Pod
-	switch object := manifest.Object.(type) {
-	case *corev1.Pod:
-		pod, err = s.Pod(ctx, object)
-	case *batchv1.Job:
-		pod, err = s.Template(ctx, OfJob(object))
-	case *batchv1.CronJob:
-		pod, err = s.Template(ctx, OfCronJob(object))
-	case nil:
-		if len(manifest.Mistakes) > 0 {
-			return workload, nil
+// Workload reads the input for the pods of a manifest: those of ReadWorkload, with what decides about them.
+func (s *Source) Workload(ctx context.Context, manifest Manifest) (Workload, error) {
+	workload := ReadWorkload(manifest)
+	for i := range workload.Templates {
+		template := &workload.Templates[i]
+		var err error
+		if pod, ok := manifest.Object.(*corev1.Pod); ok {
+			template.Pod, err = s.Pod(ctx, pod)
+		} else {
+			template.Pod, err = s.WithPolicies(ctx, template.Pod)
 		}
-		workload = ReadWorkload(manifest.Raw)
-		for i := range workload.Templates {
-			template := &workload.Templates[i]
-			if template.Pod, err = s.Template(ctx, template.Pod); err != nil {
-				return workload, err
-			}
+		if err != nil {
+			return workload, err
 		}
-		return workload, nil
-	default:
-		return workload, nil
 	}
-	workload.Templates = []WorkloadTemplate{{Pod: pod, Mistakes: manifest.Mistakes}}
-	return workload, err
+	return workload, nil
 }

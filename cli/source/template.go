@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -34,9 +35,8 @@ func OfCronJob(cron *batchv1.CronJob) explain.Pod {
 	template := ofTemplate(cron, "CronJob", cron.Spec.JobTemplate.Spec)
 	template.Owner = metadataOf(cron, &cron.Spec.JobTemplate)
 	limits := map[string]*int32{successfulLimit: cron.Spec.SuccessfulJobsHistoryLimit, failedLimit: cron.Spec.FailedJobsHistoryLimit}
-	if field := zeroLimit(func(field string) bool { return limits[field] != nil && *limits[field] == 0 }); field != "" {
-		template.Deletion = &explain.Deletion{Field: field}
-	}
+	noHistory := zeroLimit(func(field string) bool { return limits[field] != nil && *limits[field] == 0 })
+	template.Deletion = cmp.Or(noHistory, template.Deletion)
 	return template
 }
 
@@ -46,14 +46,14 @@ const (
 	failedLimit     = "failedJobsHistoryLimit"
 )
 
-// zeroLimit returns the first history limit that is zero, or nothing.
-func zeroLimit(isZero func(field string) bool) string {
+// zeroLimit returns the deletion by the first history limit that is zero, or nil.
+func zeroLimit(isZero func(field string) bool) *explain.Deletion {
 	for _, field := range []string{successfulLimit, failedLimit} {
 		if isZero(field) {
-			return field
+			return &explain.Deletion{Field: field}
 		}
 	}
-	return ""
+	return nil
 }
 
 // hookDeletion returns when Helm or Argo CD delete the object because it is a hook that has finished, or nil. Argo CD reads both
@@ -82,13 +82,12 @@ func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain
 		Annotations: spec.Template.Annotations, Finalizers: spec.Template.Finalizers,
 	}, Spec: spec.Template.Spec}
 	maps.Copy(pod.Labels, spec.Template.Labels)
-	withDefaults(pod)
-	result := explain.Pod{Kind: kind, Name: pod.Name, Input: podinput.Input{Pod: pod}, Template: true}
-	result.Owner = metadataOf(object)
+	pod.Spec.RestartPolicy = cmp.Or(pod.Spec.RestartPolicy, corev1.RestartPolicyAlways)
+	result := explain.Pod{Kind: kind, Name: pod.Name, Input: podinput.Input{Pod: pod}, Owner: metadataOf(object), Template: true}
 	addJob(&result, spec)
 	// A hook counts as finished when it is created, unless its kind finishes.
-	if hook := hookDeletion(object); hook != nil && kind != "CronJob" {
-		result.Deletion = hook
+	if kind != "CronJob" {
+		result.Deletion = cmp.Or(hookDeletion(object), result.Deletion)
 	}
 	return result
 }
@@ -107,9 +106,7 @@ func metadataOf(objects ...metav1.Object) explain.Metadata {
 func addJob(pod *explain.Pod, spec batchv1.JobSpec) {
 	pod.BackoffLimit = new(ptr.Deref(spec.BackoffLimit, defaultBackoffLimit))
 	pod.FailurePolicy = spec.PodFailurePolicy
-	for i := range spec.Template.Spec.Containers {
-		pod.JobContainers = append(pod.JobContainers, spec.Template.Spec.Containers[i].Name)
-	}
+	pod.JobContainers = explain.RegularContainers(&corev1.Pod{Spec: spec.Template.Spec})
 	if spec.TTLSecondsAfterFinished != nil {
 		pod.Deletion = &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 	}
@@ -121,11 +118,4 @@ func shownName(object metav1.Object) string {
 		return object.GetGenerateName() + "*"
 	}
 	return object.GetName()
-}
-
-// withDefaults sets the API server's defaults that affect decisions.
-func withDefaults(pod *corev1.Pod) {
-	if pod.Spec.RestartPolicy == "" {
-		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	}
 }

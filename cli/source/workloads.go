@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/podinput"
 	"github.com/sidecar-termination/operator/internal/sidecars"
 )
 
@@ -52,8 +53,8 @@ type place struct {
 	restartPolicy corev1.RestartPolicy
 	// labels are those that the controller adds.
 	labels map[string]string
-	// deletedBy is the field of the object that deletes finished Jobs at once, or empty.
-	deletedBy string
+	// deletion is by a field of the object that deletes finished Jobs at once, or nil.
+	deletion *explain.Deletion
 	// ended are the containers that the controller ends, or waits for alone.
 	ended []string
 }
@@ -77,7 +78,7 @@ func (f *found) gap(format string, arguments ...any) *explain.Finding {
 // reader finds the pod templates of a kind in an object, which it may modify.
 type reader func(object *unstructured.Unstructured) found
 
-// readers are those of well-known kinds, in any version.
+// readers are those of well-known kinds, in any version. That without a kind is for all other kinds of the group.
 var readers = map[schema.GroupKind]reader{
 	// https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
 	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: rule{
@@ -104,10 +105,15 @@ var readers = map[schema.GroupKind]reader{
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}:          spark("spec"),
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: spark("spec.template"),
 	// https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html
-	{Group: "ray.io", Kind: "RayJob"}:     rayJob,
-	{Group: "ray.io", Kind: "RayCronJob"}: rayJob,
+	{Group: "ray.io", Kind: "RayJob"}:     rayJob("spec"),
+	{Group: "ray.io", Kind: "RayCronJob"}: rayJob("spec.jobTemplate"),
+	{Group: "ray.io"}:                     leaveAlone("left alone: a Ray cluster runs until it is deleted"),
 	// https://github.com/kedacore/keda/blob/main/pkg/scaling/executor/scale_jobs.go, generateJobs
 	{Group: "keda.sh", Kind: "ScaledJob"}: rule{path: "spec.jobTargetRef.template", inJob: true, objectLabel: "scaledjob.keda.sh/name"}.read,
+
+	{Group: "tekton.dev"}:                                           leaveAlone("left alone: Tekton ends the sidecars of its pods"),
+	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:               leaveAlone("its pods are those of its runtime, which is checked where its manifest is given"),
+	{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}: authProxy,
 }
 
 // rule says where a kind has its pod templates. Its controller sets restartPolicy OnFailure if a template has none.
@@ -149,7 +155,7 @@ func (r rule) read(object *unstructured.Unstructured) found {
 		if r.itemLabel != "" {
 			found.labels[r.itemLabel] = textAt(at.item, "name")
 		}
-		found.deletedBy = zeroLimit(func(field string) bool { return mapAt(object.Object, "spec")[field] == int64(0) })
+		found.deletion = zeroLimit(func(field string) bool { return mapAt(object.Object, "spec")[field] == int64(0) })
 		result.places = append(result.places, found)
 	}
 	return result
@@ -186,15 +192,40 @@ func locate(object map[string]any, path string) []located {
 	return all
 }
 
-// ReadWorkload finds the pod templates of an object: by its kind if that is well known, otherwise by their shape. It corrects them
-// as Files.Correct does.
-func ReadWorkload(object *unstructured.Unstructured) Workload {
-	if remarks := remarks(object); remarks != nil || MakesNoFinishingPods(object.GroupVersionKind().GroupKind()) {
-		return Workload{Remarks: remarks}
+// ReadWorkload finds the pods of a manifest: one for a Pod, Job or CronJob, and none for another object that is decoded or has mistakes. Of
+// any other object it finds the pod templates: by its kind if that is well known, otherwise by their shape. It corrects them as
+// Files.Correct does.
+func ReadWorkload(manifest Manifest) Workload {
+	var pod explain.Pod
+	switch object := manifest.Object.(type) {
+	case *corev1.Pod:
+		pod = explain.Pod{Input: podinput.Input{Pod: object}}
+	case *batchv1.Job:
+		pod = OfJob(object)
+	case *batchv1.CronJob:
+		pod = OfCronJob(object)
+	case nil:
+		if len(manifest.Mistakes) > 0 {
+			return Workload{}
+		}
+		return readTemplates(manifest.Raw.DeepCopy())
+	default:
+		return Workload{}
 	}
-	object = object.DeepCopy()
-	read, known := readers[object.GroupVersionKind().GroupKind()]
-	if !known {
+	return Workload{Templates: []WorkloadTemplate{{Pod: pod, Mistakes: manifest.Mistakes}}}
+}
+
+// readTemplates finds the pod templates of an object of a kind that is not decoded, and modifies it.
+func readTemplates(object *unstructured.Unstructured) Workload {
+	kind := object.GroupVersionKind().GroupKind()
+	if MakesNoFinishingPods(kind) {
+		return Workload{}
+	}
+	read := readers[kind]
+	if read == nil {
+		read = readers[schema.GroupKind{Group: kind.Group}]
+	}
+	if read == nil {
 		read = byShape
 	}
 	got := read(object)
@@ -237,9 +268,7 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 	if p.job == nil {
 		result.BackoffLimit = nil
 	}
-	if p.deletedBy != "" {
-		result.Deletion = &explain.Deletion{Field: p.deletedBy}
-	}
+	result.Deletion = cmp.Or(p.deletion, result.Deletion)
 	maps.Copy(result.Pod.Pod.Labels, p.labels)
 	result.EndedByOthers = p.ended
 	return result, nil
@@ -380,25 +409,48 @@ func spark(specPath string) reader {
 	}
 }
 
-// rayJob reads the template of the Job that submits the Ray job, or the one that KubeRay uses if there is none.
-func rayJob(object *unstructured.Unstructured) found {
-	path := rayJobPath(object)
-	spec := mapAt(object.Object, strings.Split(path, ".")...)
-	template := mapAt(spec, "submitterPodTemplate")
-	if template == nil {
-		template = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "ray-job-submitter"}}}}
+// rayJob reads the template of the Job that submits the Ray job, or the one that KubeRay uses if there is none. The path leads to the
+// specification of the RayJob.
+func rayJob(path string) reader {
+	return func(object *unstructured.Unstructured) found {
+		spec := mapAt(object.Object, strings.Split(path, ".")...)
+		if mode := textAt(spec, "submissionMode"); mode != "" && mode != "K8sJobMode" {
+			return leaveAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))(object)
+		}
+		template := mapAt(spec, "submitterPodTemplate")
+		if template == nil {
+			template = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "ray-job-submitter"}}}}
+		}
+		// KubeRay's default is 2 (createNewK8sJob).
+		job := map[string]any{"backoffLimit": cmp.Or(mapAt(spec, "submitterConfig")["backoffLimit"], any(int64(2)))}
+		return found{places: []place{{path: path + ".submitterPodTemplate", template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
 	}
-	// KubeRay's default is 2 (createNewK8sJob).
-	job := map[string]any{"backoffLimit": cmp.Or(mapAt(spec, "submitterConfig")["backoffLimit"], any(int64(2)))}
-	return found{places: []place{{path: path + ".submitterPodTemplate", template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
 }
 
-// rayJobPath leads to the specification of the RayJob in a RayJob or RayCronJob.
-func rayJobPath(object *unstructured.Unstructured) string {
-	if object.GetKind() == "RayCronJob" {
-		return "spec.jobTemplate"
+// leaveAlone reads no pods, and says why.
+func leaveAlone(remark string) reader {
+	return func(*unstructured.Unstructured) found {
+		return found{remarks: []explain.Finding{explain.LeftAlone(remark)}}
 	}
-	return "spec"
+}
+
+// authProxy says which container the Cloud SQL operator adds to the workloads that the object selects. That operator annotates their
+// templates.
+func authProxy(object *unstructured.Unstructured) found {
+	annotation := object.GroupVersionKind().Group + "/" + object.GetName()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Annotations: map[string]string{annotation: "yes"}}}
+	added := sidecars.Predict(pod, &metav1.ObjectMeta{})
+	if len(added) == 0 {
+		return found{} // the object has no name
+	}
+	injector, container := added[0].Injector, added[0].Container
+	if textAt(mapAt(object.Object, "spec"), "sidecarType") == "initContainer" {
+		return leaveAlone(fmt.Sprintf("the %s adds %s as a native sidecar", injector, container))(object)
+	}
+	var result found
+	result.gap("the %s adds container %s to the workloads that it selects; which these are was not checked", injector, container).Hint =
+		"list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
+	return result
 }
 
 // The bounds of the search in objects of unknown kinds.
@@ -492,36 +544,4 @@ func MakesNoFinishingPods(kind schema.GroupKind) bool {
 		return false
 	}
 	return !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io") || slices.Contains(groupsWithoutPods, kind.Group)
-}
-
-// remarks returns the findings on an object of a known kind whose pods are not read, or nil.
-func remarks(object *unstructured.Unstructured) []explain.Finding {
-	switch kind := object.GroupVersionKind().GroupKind(); {
-	case kind.Group == "tekton.dev":
-		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
-	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
-		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
-	case kind.Group == "ray.io" && readers[kind] != nil:
-		mode := textAt(mapAt(object.Object, strings.Split(rayJobPath(object), ".")...), "submissionMode")
-		if mode != "" && mode != "K8sJobMode" {
-			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
-		}
-	case kind.Group == "ray.io":
-		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
-	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
-		// The operator annotates the templates that the object selects.
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Annotations: map[string]string{kind.Group + "/" + object.GetName(): "yes"}}}
-		added := sidecars.Predict(pod, &metav1.ObjectMeta{})
-		if len(added) == 0 {
-			return nil // the object has no name
-		}
-		injector, container := added[0].Injector, added[0].Container
-		if sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType"); sidecarType == "initContainer" {
-			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the %s adds %s as a native sidecar", injector, container))}
-		}
-		found := explain.NotChecked(fmt.Sprintf("the %s adds container %s to the workloads that it selects; which these are was not checked", injector, container))
-		found.Hint = "list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
-		return []explain.Finding{found}
-	}
-	return nil
 }

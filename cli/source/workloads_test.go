@@ -23,7 +23,7 @@ func TestSubmitterHasItsBackoffLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests, _ := read(t, "apiVersion: ray.io/v1\n"+tc.text)
-			if got := source.ReadWorkload(manifests.Others[0].Raw).Templates[0].BackoffLimit; got == nil || *got != tc.want {
+			if got := source.ReadWorkload(manifests.Objects[0]).Templates[0].BackoffLimit; got == nil || *got != tc.want {
 				t.Errorf("backoffLimit is %v, want %d", got, tc.want)
 			}
 		})
@@ -43,7 +43,8 @@ func TestSearchIsBounded(t *testing.T) {
 		"too many templates": slices.Repeat([]any{podSpec}, 1000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := source.ReadWorkload(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Runner", "spec": spec}})
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Runner", "spec": spec}}
+			read := source.ReadWorkload(source.Manifest{Raw: object})
 			if len(read.Remarks) == 0 || len(read.Templates) > 500 {
 				t.Errorf("found %d templates with remarks %v", len(read.Templates), read.Remarks)
 			}
