@@ -53,23 +53,18 @@ const helpWidth = 100
 // SetHelp sets the help of the command, wrapped to the terminal. It groups the flags: own flags, flags of the operator, flags of kubectl.
 // Each of the two functions adds its flags to an empty set, or is nil.
 func SetHelp(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) {
-	command.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		p := newHelp(cmd.OutOrStdout())
-		p.paragraphs(cmd.Long)
-		p.line("")
+	write := func(w io.Writer, cmd *cobra.Command, long string) error {
+		p := &Printer{terminalWidth: min(cmp.Or(terminalWidth(w), helpWidth), helpWidth)}
+		if long != "" {
+			p.paragraphs(long)
+			p.line("")
+		}
 		p.usage(cmd, setOf(operator), setOf(kubectl))
-		_, _ = io.WriteString(cmd.OutOrStdout(), p.text.String())
-	})
-	command.SetUsageFunc(func(cmd *cobra.Command) error {
-		p := newHelp(cmd.OutOrStderr())
-		p.usage(cmd, setOf(operator), setOf(kubectl))
-		_, err := io.WriteString(cmd.OutOrStderr(), p.text.String())
+		_, err := io.WriteString(w, p.text.String())
 		return err
-	})
-}
-
-func newHelp(w io.Writer) *Printer {
-	return &Printer{terminalWidth: min(cmp.Or(terminalWidth(w), helpWidth), helpWidth)}
+	}
+	command.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _ = write(cmd.OutOrStdout(), cmd, cmd.Long) })
+	command.SetUsageFunc(func(cmd *cobra.Command) error { return write(cmd.OutOrStderr(), cmd, "") })
 }
 
 // paragraphs wraps paragraphs and lists, whose items start with a dash.
