@@ -71,43 +71,35 @@ func (r report) lines() []string {
 	return all
 }
 
-// The policies that lint prints for manifests declare what it has found in them.
-func TestPoliciesResolveFindings(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no manifests: %v", err)
+// lintJSON lints the text with further arguments, and returns what the JSON output says.
+func lintJSON(t *testing.T, text string, arguments ...string) (report, error) {
+	t.Helper()
+	out, failure := run(t, text, append([]string{"-o", "json"}, arguments...)...)
+	var got report
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	proposed := 0
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		policies, err := run(t, string(content), "-o", "policy")
-		if err != nil {
-			t.Errorf("%s: a pipe into kubectl apply fails: %v", file, err)
-		}
-		if strings.Contains(policies, "kind: ") {
-			proposed++
-		}
-		text, _ := run(t, string(content)+"\n---\n"+policies, "-o", "json")
-		var got report
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatalf("%s: %v: %s", file, err, text)
-		}
-		for _, line := range got.lines() {
-			if strings.Contains(line, string(v1alpha1.ReasonMayHang)) && !strings.HasPrefix(line, string(explain.SeverityWarning)) ||
-				strings.Contains(line, string(v1alpha1.ReasonNoMainContainer)) {
-				t.Errorf("%s: with the policies: %s\n%s", filepath.Base(file), line, policies)
-			}
-		}
-		if again, _ := run(t, string(content)+"\n---\n"+policies, "-o", "policy"); again != "" {
-			t.Errorf("%s: proposed once more:\n%s", filepath.Base(file), again)
+	return got, failure
+}
+
+// checkPolicies checks that the policies that lint prints for the manifest declare what it has found there, and returns them.
+func checkPolicies(t *testing.T, text string) string {
+	t.Helper()
+	policies, err := run(t, text, "-o", "policy")
+	if err != nil {
+		t.Errorf("a pipe into kubectl apply fails: %v", err)
+	}
+	got, _ := lintJSON(t, text+"\n---\n"+policies)
+	for _, line := range got.lines() {
+		if strings.Contains(line, string(v1alpha1.ReasonMayHang)) && !strings.HasPrefix(line, string(explain.SeverityWarning)) ||
+			strings.Contains(line, string(v1alpha1.ReasonNoMainContainer)) {
+			t.Errorf("with the policies: %s\n%s", line, policies)
 		}
 	}
-	if proposed < 10 {
-		t.Errorf("only %d manifests have a proposal", proposed)
+	if again, _ := run(t, text+"\n---\n"+policies, "-o", "policy"); again != "" {
+		t.Errorf("proposed once more:\n%s", again)
 	}
+	return policies
 }
 
 // Each manifest has the shape that the documentation of a tool describes, which its first line names. The findings follow.
@@ -116,6 +108,7 @@ func TestManifests(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests: %v", err)
 	}
+	proposed := 0
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -131,11 +124,7 @@ func TestManifests(t *testing.T) {
 					want = append(want, strings.TrimSpace(comment))
 				}
 			}
-			out, err := run(t, string(text), "-o", "json", "--fail-on=warning")
-			var got report
-			if err := json.Unmarshal([]byte(out), &got); err != nil {
-				t.Fatalf("%s: %v", out, err)
-			}
+			got, err := lintJSON(t, string(text), "--fail-on=warning")
 			if diff := cmp.Diff(want, got.lines()); diff != "" {
 				t.Errorf("findings differ (-want +got):\n%s", diff)
 			}
@@ -146,6 +135,12 @@ func TestManifests(t *testing.T) {
 			if errors.Is(err, output.ErrProblem) != failed {
 				t.Errorf("error %v, want a failure: %v", err, failed)
 			}
+			if strings.Contains(checkPolicies(t, string(text)), "kind: ") {
+				proposed++
+			}
 		})
+	}
+	if proposed < 10 {
+		t.Errorf("only %d manifests have a proposal", proposed)
 	}
 }
