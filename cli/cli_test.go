@@ -87,41 +87,30 @@ func runLine(t *testing.T, line string) string {
 	return out + "exit code " + string(rune('0'+code)) + "\n"
 }
 
-// TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
+// TestDocumentedOutputs runs the command in each document that reads files, and compares its output.
 func TestDocumentedOutputs(t *testing.T) {
 	t.Chdir("..")
-	checkDocument(t, "docs/cli/explain.md", 1)
-	checkDocument(t, "docs/cli/lint.md", 1)
-	checkDocument(t, "docs/guides/testing-policies.md", 1)
-}
-
-// checkDocument compares the outputs in a document, which are a known number.
-func checkDocument(t *testing.T, file string, outputs int) {
-	t.Helper()
 	const start, end = "```console\n", "```\n"
-	document, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var written strings.Builder
-	blocks := strings.Split(string(document), start)
-	written.WriteString(blocks[0])
-	for _, block := range blocks[1:] {
-		console, rest, _ := strings.Cut(block, end)
-		command, _, _ := strings.Cut(console, "\n")
-		out := runLine(t, command)
-		code := strings.LastIndex(out, "exit code ")
-		written.WriteString(start + command + "\n" + out[:code] + "$ echo $?\n" + strings.TrimPrefix(out[code:], "exit code ") + end + rest)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
+	for _, file := range []string{"docs/cli/explain.md", "docs/cli/lint.md", "docs/guides/testing-policies.md"} {
+		document, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	} else if written.String() != string(document) {
-		t.Errorf("%s does not show the output of its commands; run this test with -update and review the difference", file)
-	}
-	if got := len(blocks) - 1; got != outputs {
-		t.Errorf("%s shows %d outputs, want %d", file, got, outputs)
+		if got := strings.Count(string(document), start); got != 1 {
+			t.Fatalf("%s shows %d outputs, want 1", file, got)
+		}
+		before, block, _ := strings.Cut(string(document), start)
+		console, after, _ := strings.Cut(block, end)
+		command, _, _ := strings.Cut(console, "\n")
+		out, code, _ := strings.Cut(runLine(t, command), "exit code ")
+		written := before + start + command + "\n" + out + "$ echo $?\n" + code + end + after
+		if *update {
+			if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if written != string(document) {
+			t.Errorf("%s does not show the output of its command; run this test with -update and review the difference", file)
+		}
 	}
 }
 
