@@ -138,16 +138,6 @@ func TestNamespaceSelectorIsClusterOnly(t *testing.T) {
 	}
 }
 
-func TestUpdatesAreValidated(t *testing.T) {
-	c := newClient(t)
-	policy := object(t, "SidecarTerminationPolicy", valid)
-	if err := c.Create(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
-	policy.Object["spec"].(map[string]any)["mainContainers"] = []any{"main"}
-	wantRejected(t, c.Update(t.Context(), policy), "spec", "set sidecars, includeInjected or both, or else mainContainers")
-}
-
 func TestValidPolicies(t *testing.T) {
 	for name, spec := range map[string]string{
 		"the smallest spec":                                  valid,

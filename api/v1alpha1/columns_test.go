@@ -5,7 +5,6 @@
 package v1alpha1_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,11 +29,6 @@ func TestColumns(t *testing.T) {
 			if err := c.Create(t.Context(), policy); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() {
-				if err := c.Delete(context.WithoutCancel(t.Context()), policy); err != nil {
-					t.Errorf("delete the policy: %v", err)
-				}
-			})
 			ready := map[string]any{
 				"type": v1alpha1.ConditionReady, "status": "True", "reason": string(v1alpha1.ReasonIdle),
 				"message": "", "lastTransitionTime": "2026-03-01T12:00:00Z",
