@@ -126,21 +126,17 @@ func (c *corrector) job(path string, spec map[string]any) {
 	pod["restartPolicy"] = string(corev1.RestartPolicyNever)
 }
 
-// pod corrects the specification of a pod.
+// pod corrects the specification of a pod, and container instead of containers there. The API server drops unknown fields, and rejects a
+// pod without containers.
 func (c *corrector) pod(path string, spec map[string]any) {
 	if spec == nil {
 		c.add(path, "is missing")
 		return
 	}
-	c.containers(path, spec)
-	c.quote(path, spec)
-}
-
-// containers corrects container instead of containers. The API server drops unknown fields, and rejects a pod without
-// containers.
-func (c *corrector) containers(path string, spec map[string]any) {
 	misspelled, found := spec["container"]
-	if containers := spec["containers"]; found && containers == nil {
+	containers, isList := spec["containers"].([]any)
+	switch {
+	case found && spec["containers"] == nil:
 		c.add(path+".container", "is an unknown field: containers, a list, must have at least one container")
 		delete(spec, "container")
 		switch misspelled := misspelled.(type) {
@@ -149,11 +145,10 @@ func (c *corrector) containers(path string, spec map[string]any) {
 		case map[string]any:
 			spec["containers"] = []any{misspelled}
 		}
-		return
-	}
-	if containers, isList := spec["containers"].([]any); spec["containers"] == nil || isList && len(containers) == 0 {
+	case spec["containers"] == nil, isList && len(containers) == 0:
 		c.add(path+".containers", "must have at least one container")
 	}
+	c.quote(path, spec)
 }
 
 // mapAt returns the object in the field, or nil.
