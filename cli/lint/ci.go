@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -29,16 +30,8 @@ func (r *result) objects() []workloadReport {
 	return slices.Concat(r.Policies, r.Workloads, r.Objects, []workloadReport{whole})
 }
 
-// level returns the name of a severity in GitHub and SARIF, which differ in the last one.
-func level(severity explain.Severity, last string) string {
-	switch severity {
-	case explain.SeverityProblem:
-		return "error"
-	case explain.SeverityWarning:
-		return "warning"
-	}
-	return last
-}
+// levels are the names of severities in GitHub and SARIF, which differ in that of a note.
+var levels = map[explain.Severity]string{explain.SeverityProblem: "error", explain.SeverityWarning: "warning"}
 
 // advice is the finding as one text, with its hint and commands.
 func advice(finding explain.Finding) string {
@@ -69,7 +62,7 @@ func (r *result) github() string {
 					place += fmt.Sprintf(",line=%d", line)
 				}
 			}
-			fmt.Fprintf(&text, "::%s %s::%s\n", level(finding.Severity, "notice"), place, message.Replace(object.name()+": "+advice(finding)))
+			fmt.Fprintf(&text, "::%s %s::%s\n", cmp.Or(levels[finding.Severity], "notice"), place, message.Replace(object.name()+": "+advice(finding)))
 		}
 	}
 	return text.String()
@@ -90,7 +83,7 @@ func (r *result) sarif() (text string, leftOut int, err error) {
 			}
 			reasons.Insert(string(finding.Reason))
 			results = append(results, object{
-				"ruleId": finding.Reason, "level": level(finding.Severity, "note"),
+				"ruleId": finding.Reason, "level": cmp.Or(levels[finding.Severity], "note"),
 				"message": object{"text": o.name() + ": " + advice(finding)},
 				"locations": []object{{"physicalLocation": object{
 					"artifactLocation": object{"uri": (&url.URL{Path: o.manifest.Place.RepositoryPath}).String(), "uriBaseId": "%SRCROOT%"},

@@ -112,18 +112,17 @@ func loadValidators() (map[string]*validator, error) {
 	known := map[string]*validator{}
 	for _, external := range definitions {
 		for _, version := range external.Spec.Versions {
-			v, err := newValidator(version.Schema)
+			v, err := newValidator(version.Schema, external.Spec.Scope == apiextensionsv1.NamespaceScoped)
 			if err != nil {
 				return nil, fmt.Errorf("load CRD %s, version %s: %w", external.Name, version.Name, err)
 			}
-			v.namespaced = external.Spec.Scope == apiextensionsv1.NamespaceScoped
 			known[versionAndKind(schema.GroupVersionKind{Group: external.Spec.Group, Version: version.Name, Kind: external.Spec.Names.Kind})] = v
 		}
 	}
 	return known, nil
 }
 
-func newValidator(external *apiextensionsv1.CustomResourceValidation) (*validator, error) {
+func newValidator(external *apiextensionsv1.CustomResourceValidation, namespaced bool) (*validator, error) {
 	internal := &apiextensions.CustomResourceValidation{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(external, internal, nil); err != nil {
 		return nil, err
@@ -136,7 +135,5 @@ func newValidator(external *apiextensionsv1.CustomResourceValidation) (*validato
 	if err != nil {
 		return nil, err
 	}
-	return &validator{
-		schema: structural, fields: fields, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
-	}, nil
+	return &validator{namespaced, structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,25 +71,24 @@ func (s *Source) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, er
 	if err := s.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 		return nil, fmt.Errorf("list pods of Job: %w", err)
 	}
-	finished := func(p *corev1.Pod) int {
-		if plan.HasTerminalPhase(p) {
+	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int {
+		switch finished := plan.HasTerminalPhase(&a); {
+		case finished == plan.HasTerminalPhase(&b):
+			return b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+		case finished:
 			return 1
 		}
-		return 0
-	}
-	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(finished(&a), finished(&b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
+		return -1
 	})
 	return list.Items, nil
 }
 
 // FinalCondition returns the condition Complete or Failed of a finished Job, or nil.
 func FinalCondition(job *batchv1.Job) *batchv1.JobCondition {
-	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
-	})
-	if i < 0 {
-		return nil
+	for i, c := range job.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			return &job.Status.Conditions[i]
+		}
 	}
-	return &job.Status.Conditions[i]
+	return nil
 }
