@@ -86,8 +86,7 @@ func newNode(t *testing.T, c client.Client) {
 // addNode creates a node, and removes it at the end.
 func addNode(t *testing.T, c client.Client, name string, labels map[string]string) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-	create(t, c, node)
+	create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 }
 
 func wantOutput(t *testing.T, what, got string, code, wantCode int, parts ...string) {

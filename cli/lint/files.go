@@ -61,7 +61,6 @@ type fileLinter struct {
 	assumed sets.Set[string]
 }
 
-// object checks an object.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
 		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster), locate(manifest, ""))

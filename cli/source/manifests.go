@@ -81,7 +81,7 @@ type Manifests struct {
 	// operators are the Deployments of the operator in the files. arguments are those of the assumed operator.
 	operators []*appsv1.Deployment
 	arguments []string
-	note      string
+	notes     []string
 	// Err joins why some files or objects could not be read. The others were.
 	Err error
 }
@@ -129,7 +129,7 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	}
 	first := all.operators[0].Namespace + "/" + all.operators[0].Name
 	if len(all.operators) > 1 {
-		all.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used", len(all.operators), first)
+		all.notes = []string{fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used", len(all.operators), first)}
 	}
 	all.arguments, _ = OperatorArguments(all.operators[0])
 	if _, err := settings.Parse(all.arguments); err != nil {
@@ -284,9 +284,9 @@ func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, 
 		return nil, err
 	}
 	reader := &memory{types: types, objects: map[schema.GroupKind][]client.Object{}}
-	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{Offline: true}, now: now(), assumed: m.missingNamespaces()}
-	if m.note != "" {
-		s.note("%s", m.note)
+	s := &Source{
+		Reader: reader, Settings: operator, Cluster: explain.Cluster{Offline: true},
+		assumed: m.missingNamespaces(), notes: slices.Clone(m.notes), now: now(),
 	}
 	for _, manifest := range m.Objects {
 		if manifest.Object != nil {
