@@ -45,7 +45,7 @@ func (w workloadReport) line(finding explain.Finding) int {
 	if finding.Reason == v1alpha1.ReasonInvalidManifest {
 		path, _, _ = strings.Cut(finding.Message, ": ")
 	}
-	return w.manifest.Place.LineOf(path, finding.Container)
+	return w.LineOf(path, finding.Container)
 }
 
 // github returns the findings as workflow commands, which GitHub shows beside the changed files.
@@ -56,7 +56,7 @@ func (r *result) github() string {
 	for _, object := range r.objects() {
 		for _, finding := range object.Findings {
 			place := "title=" + property.Replace(string(finding.Reason))
-			if path := object.manifest.Place.RepositoryPath; path != "" {
+			if path := object.RepositoryPath; path != "" {
 				place += ",file=" + property.Replace(path)
 				if line := object.line(finding); line > 0 {
 					place += fmt.Sprintf(",line=%d", line)
@@ -77,7 +77,7 @@ func (r *result) sarif() (text string, leftOut int, err error) {
 	results, reasons := []object{}, sets.New[string]()
 	for _, o := range r.objects() {
 		for _, finding := range o.Findings {
-			if o.manifest.Place.RepositoryPath == "" {
+			if o.RepositoryPath == "" {
 				leftOut++
 				continue
 			}
@@ -86,7 +86,7 @@ func (r *result) sarif() (text string, leftOut int, err error) {
 				"ruleId": finding.Reason, "level": cmp.Or(levels[finding.Severity], "note"),
 				"message": object{"text": o.name() + ": " + advice(finding)},
 				"locations": []object{{"physicalLocation": object{
-					"artifactLocation": object{"uri": (&url.URL{Path: o.manifest.Place.RepositoryPath}).String(), "uriBaseId": "%SRCROOT%"},
+					"artifactLocation": object{"uri": (&url.URL{Path: o.RepositoryPath}).String(), "uriBaseId": "%SRCROOT%"},
 					"region":           object{"startLine": max(1, o.line(finding))},
 				}}},
 			})

@@ -30,7 +30,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	r := newResult()
 	r.err = manifests.Err
 	for _, rejected := range manifests.Rejected {
-		r.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), locate(rejected, ""))
+		r.addPolicy(explain.RejectedPolicy(rejected.Policy(), rejected.Mistakes), rejected.Place)
 	}
 	l := &fileLinter{Source: s, ignoredKinds: o.ignoredKinds, result: r, assumed: sets.New[string]()}
 	for _, manifest := range manifests.Objects {
@@ -63,7 +63,7 @@ type fileLinter struct {
 
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster), locate(manifest, ""))
+		l.result.addPolicy(explain.DescribePolicy(policy, nil, l.Settings.Decisions, l.Cluster), manifest.Place)
 		return nil
 	}
 	kind := manifest.Raw.GroupVersionKind().GroupKind()
@@ -83,7 +83,7 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 		if template.NoRestartPolicy {
 			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
 		}
-		l.check(template.Pod, locate(manifest, template.Path), explain.InvalidManifest(template.Mistakes))
+		l.check(template, manifest.Place)
 	}
 	if len(workload.Templates) == 0 {
 		findings = append(findings, explain.InvalidManifest(manifest.Mistakes)...)
@@ -94,19 +94,23 @@ func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error
 	if len(findings) > 0 {
 		object := manifest.Raw
 		name := cmp.Or(object.GetName(), object.GetGenerateName()+"*")
-		l.result.Objects = append(l.result.Objects, workloadReport{object.GetKind(), object.GetNamespace(), name, locate(manifest, ""), nil, findings})
+		l.result.Objects = append(l.result.Objects, workloadReport{object.GetKind(), object.GetNamespace(), name, manifest.Place, "", nil, findings})
 	}
 	return nil
 }
 
 // check checks the pods of a workload. A pod with restartPolicy Always matters only if something declares a sidecar.
-func (l *fileLinter) check(pod explain.Pod, at location, further []explain.Finding) {
-	report := l.Explain(pod)
-	if !plan.IsJobType(pod.Pod) && len(report.Findings)+len(further) == 0 {
+func (l *fileLinter) check(template source.WorkloadTemplate, place source.Place) {
+	r, report, pod := l.result, l.Explain(template.Pod), template.Pod.Pod
+	if !plan.IsJobType(pod) && len(report.Findings)+len(template.Mistakes) == 0 {
 		return
 	}
-	l.result.add(report, at, further...)
-	if l.Assumed(pod.Pod.Namespace) {
-		l.assumed.Insert(pod.Pod.Namespace)
+	r.Summary.CheckedWorkloads++
+	r.propose(report)
+	if findings := slices.Concat(explain.InvalidManifest(template.Mistakes), explain.Lint(report.Findings)); len(findings) > 0 {
+		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, place, template.Path, nil, findings})
+	}
+	if l.Assumed(pod.Namespace) {
+		l.assumed.Insert(pod.Namespace)
 	}
 }

@@ -101,25 +101,12 @@ type workloadReport struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	location
+	source.Place
+	// Path is the place of the pod template in an object that may have several.
+	Path string `json:"path,omitempty"`
 	// Pods have the findings, in a cluster.
 	Pods     []string          `json:"pods,omitempty"`
 	Findings []explain.Finding `json:"findings"`
-}
-
-// location is the place of a workload in manifests.
-type location struct {
-	// File is the template of Helm if the manifest names it. Line is the first line of the object.
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
-	// Path is the place of the pod template in an object that may have several.
-	Path     string `json:"path,omitempty"`
-	manifest source.Manifest
-}
-
-// locate returns the place of the pod template at the path, or of the object.
-func locate(manifest source.Manifest, path string) location {
-	return location{manifest.Place.File, manifest.Place.Line, path, manifest}
 }
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -227,15 +214,6 @@ func (o *options) write(cmd *cobra.Command, r *result) error {
 	return err
 }
 
-// add adds a checked workload, with further findings.
-func (r *result) add(report explain.Report, at location, further ...explain.Finding) {
-	r.Summary.CheckedWorkloads++
-	r.propose(report)
-	if findings := slices.Concat(further, explain.Lint(report.Findings)); len(findings) > 0 {
-		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, nil, findings})
-	}
-}
-
 // addOwned adds a checked pod, or the template of a Job, to the workload that owns it. Findings that only differ in their commands are
 // reported once.
 func (r *result) addOwned(owner workloadReport, pod string, report explain.Report) {
@@ -268,16 +246,16 @@ func (r *result) addOwned(owner workloadReport, pod string, report explain.Repor
 }
 
 // addPolicy adds the findings on a policy itself.
-func (r *result) addPolicy(policy explain.PolicyReport, at location) {
+func (r *result) addPolicy(policy explain.PolicyReport, place source.Place) {
 	r.Summary.CheckedPolicies++
 	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
-		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, nil, findings})
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, place, "", nil, findings})
 	}
 }
 
 func (r *result) text(p *output.Printer) {
 	reports := slices.Concat(r.Workloads, r.Objects)
-	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.manifest.Position, b.manifest.Position) })
+	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.Position, b.Position) })
 	for _, same := range groups(slices.Concat(r.Policies, reports)) {
 		for _, workload := range same[:min(len(same), maxNamed)] {
 			p.Line("%s", workload.title())

@@ -17,15 +17,17 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// Place is where an object is.
+// Place is where an object is. Its JSON form is part of the versioned output.
 type Place struct {
 	// File is what the user gave, or the template of the Helm chart that the object was rendered from.
-	File string
+	File string `json:"file,omitempty"`
 	// RepositoryPath is the file from the root of the repository around the working directory, with slashes. It is empty if the object is in
 	// no file there.
-	RepositoryPath string
+	RepositoryPath string `json:"-"`
 	// Line is the first line of the object, or 0 if it is unknown. That of a template of Helm and of a kustomization is 1.
-	Line int
+	Line int `json:"line,omitempty"`
+	// Position is the place among all objects.
+	Position int `json:"-"`
 	// node is the object, or nil if its lines are not those of the file.
 	node *yaml.Node
 }
@@ -109,7 +111,7 @@ func (p *places) read(file string) placesInFile {
 		// YAML knows more characters that end a line.
 		template := templateOf(lines[:min(root.Line-1, len(lines))])
 		for _, node := range objectsIn(root) {
-			place := Place{file, path, node.Line, node}
+			place := Place{File: file, RepositoryPath: path, Line: node.Line, node: node}
 			if template != "" {
 				place = Place{File: template, RepositoryPath: repositoryPath(template), Line: 1}
 			}

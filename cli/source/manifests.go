@@ -93,10 +93,8 @@ type Manifest struct {
 	Mistakes []string
 	// Raw is the object as in the file, with fields that this program does not know. It must not be modified.
 	Raw *unstructured.Unstructured
-	// Place is where Files.Read found the object. From Decode it has the file alone.
+	// Place is where Files.Read found the object. From Decode it has the file and the position alone.
 	Place Place
-	// Position is the place among all objects.
-	Position int
 }
 
 // Policy identifies the policy that the manifest is of.
@@ -168,10 +166,11 @@ func decode(ctx context.Context, builder *resource.Builder, namespace string, co
 		if !ok {
 			continue
 		}
-		manifest := Manifest{Raw: raw, Place: Place{File: info.Source}, Position: position}
+		manifest := Manifest{Raw: raw, Place: Place{File: info.Source}}
 		if in != nil {
 			manifest.Place = in.next(info.Source, raw)
 		}
+		manifest.Place.Position = position
 		if raw.GetNamespace() == "" && !slices.Contains(clusterScoped, raw.GetKind()) {
 			raw.SetNamespace(namespace)
 		}
