@@ -182,22 +182,6 @@ func perPod(before, after figures, pods int) figures {
 	return grown
 }
 
-// readIdle reads all counters once all processes are idle.
-func (e *environment) readIdle(ctx context.Context) (figures, error) {
-	if err := e.awaitIdle(ctx); err != nil {
-		return nil, err
-	}
-	counters, err := e.requestsServed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := e.usage()
-	for name, used := range all {
-		counters["CPU ms of "+name] = milliseconds(used.cpu)
-	}
-	return counters, err
-}
-
 // createBurst creates pods whose sidecars the contender will end, and for the operator a policy. It has marked them by then, if it does.
 func (e *environment) createBurst(ctx context.Context, namespace, contender string, mode v1alpha1.Mode, count int) ([]*corev1.Pod, error) {
 	if contender != contenderOperator {
@@ -208,20 +192,18 @@ func (e *environment) createBurst(ctx context.Context, namespace, contender stri
 	}
 	pods, err := e.createPods(ctx, namespace, "import", count, runs)
 	if err == nil && mode == v1alpha1.ModePodPhase {
-		err = e.awaitMarks(ctx, namespace, count)
+		err = e.awaitMarks(ctx, namespace)
 	}
 	return pods, err
 }
 
 // awaitMarks waits until the operator has marked the pods. On a busy machine all processes are idle before it has.
-func (e *environment) awaitMarks(ctx context.Context, namespace string, pods int) error {
-	marked := client.MatchingLabels{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+func (e *environment) awaitMarks(ctx context.Context, namespace string) error {
+	unmarked := metav1.ListOptions{LabelSelector: v1alpha1.LabelOutcome + "!=" + v1alpha1.OutcomeMainContainers}
 	return progress.Poll(ctx, 50*time.Millisecond, 5*time.Minute, func(ctx context.Context) error {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		err := e.client.List(ctx, list, client.InNamespace(namespace), marked)
-		if err == nil && len(list.Items) != pods {
-			err = fmt.Errorf("%d of %d pods are marked", len(list.Items), pods)
+		list, err := e.kubelets.CoreV1().Pods(namespace).List(ctx, unmarked)
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d pods are not marked", len(list.Items))
 		}
 		return err
 	})
@@ -241,19 +223,17 @@ func (e *environment) watchEnds(ctx context.Context, namespace string, mode v1al
 	if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &toolscache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return e.client.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &options})
 		},
 	})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
 	at, done := map[string]time.Time{}, make(chan error, 1)
 	go func() {
-		defer cancel()
+		defer events.Stop()
 		done <- recordEnds(events.ResultChan(), mode, pods, at)
 	}()
 	return func() (map[string]time.Time, error) { return at, <-done }, nil

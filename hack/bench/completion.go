@@ -77,9 +77,7 @@ func (e *environment) completeJobs(ctx context.Context, contender string) (run f
 		err = errors.Join(err, e.client.Delete(context.WithoutCancel(ctx), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}()
 	if settings, ok := policies[contender]; ok {
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"}}
-		policy.Spec.Sidecars, policy.Spec.TerminationSettings = []v1alpha1.Sidecar{{Name: sidecar}}, settings
-		if err := e.client.Create(ctx, policy); err != nil {
+		if err := e.client.Create(ctx, newPolicy(namespace, "bench", nil, settings)); err != nil {
 			return nil, err
 		}
 	}

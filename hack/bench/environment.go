@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ import (
 
 	manifests "github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
@@ -124,18 +126,6 @@ func (e *environment) installOutcomePolicy(ctx context.Context) error {
 
 func (e *environment) stop() error { return errors.Join(e.server.Stop(), os.RemoveAll(e.directory)) }
 
-// kubeconfig writes the kubeconfig of an administrator and returns its path. All contenders have the same permissions, so that
-// authorization costs the same.
-func (e *environment) kubeconfig(name string) (string, error) {
-	user, err := e.server.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
-	if err != nil {
-		return "", err
-	}
-	content, err := user.KubeConfig()
-	file := filepath.Join(e.directory, name+".kubeconfig")
-	return file, errors.Join(err, os.WriteFile(file, content, 0o600))
-}
-
 // Contenders of a burst.
 const (
 	// contenderBare are bare clients that report the end of a main container and make the operator's write for the pod at once.
@@ -153,11 +143,26 @@ type program struct {
 	begun, ready time.Time
 }
 
-// start starts the contender and OpenKruise's manager, whose webhook admits every ContainerRecreateRequest. The caller must call
-// stopContender, even after an error.
+// start starts the contender and OpenKruise's manager, whose webhook admits every ContainerRecreateRequest. SidecarTerminator is on only if
+// it is the contender. The caller must call stopContender, even after an error.
 func (e *environment) start(ctx context.Context, contender string) (err error) {
+	free := make([]string, 5)
+	for i := range free {
+		if free[i], err = process.FreeAddress(); err != nil {
+			return err
+		}
+	}
 	if e.kruisePath != "" {
-		if err := e.startKruise(ctx, contender); err != nil {
+		if err := e.launch(ctx, "OpenKruise", e.kruisePath, free[0], process.Command{
+			Arguments: []string{
+				"--enable-leader-election=false", "--health-probe-addr=" + free[0], "--pprof-addr=" + free[1], "--metrics-addr=" + free[2],
+				fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", contender == contenderKruise),
+			},
+			Environment: []string{
+				"HOME=" + e.directory, "POD_NAMESPACE=kruise-system", "WEBHOOK_HOST=127.0.0.1",
+				"WEBHOOK_PORT=" + strings.TrimPrefix(free[3], "127.0.0.1:"), "WEBHOOK_CERT_DIR=" + filepath.Join(e.directory, "kruise-webhook"),
+			},
+		}); err != nil {
 			return err
 		}
 	}
@@ -165,119 +170,72 @@ func (e *environment) start(ctx context.Context, contender string) (err error) {
 		return nil
 	}
 	// Defaults, apart from what a process outside a cluster needs. The manifests limit memory as well.
-	e.started[contenderOperator], err = e.launch(ctx, e.operatorPath, func(kubeconfig string, free []string) process.Command {
-		return process.Command{
-			Arguments: []string{
-				"--leader-election-namespace=default", "--metrics-bind-address=0",
-				"--health-probe-bind-address=" + free[0],
-			},
-			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=700MiB"},
-		}
+	return e.launch(ctx, contenderOperator, e.operatorPath, free[4], process.Command{
+		Arguments:   []string{"--leader-election-namespace=default", "--metrics-bind-address=0", "--health-probe-bind-address=" + free[4]},
+		Environment: []string{"GOMEMLIMIT=700MiB"},
 	})
-	return err
-}
-
-// startKruise starts OpenKruise's manager. SidecarTerminator is on only if it is the contender.
-func (e *environment) startKruise(ctx context.Context, contender string) (err error) {
-	e.started["OpenKruise"], err = e.launch(ctx, e.kruisePath, func(kubeconfig string, free []string) process.Command {
-		arguments := []string{
-			"--kubeconfig=" + kubeconfig, "--enable-leader-election=false", "--health-probe-addr=" + free[0], "--pprof-addr=" + free[1],
-			"--metrics-addr=" + free[2], fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", contender == contenderKruise),
-		}
-		return process.Command{Arguments: arguments, Environment: []string{
-			"PATH=" + os.Getenv("PATH"), "HOME=" + e.directory, "POD_NAMESPACE=kruise-system", "WEBHOOK_HOST=127.0.0.1",
-			"WEBHOOK_PORT=" + strings.TrimPrefix(free[3], "127.0.0.1:"), "WEBHOOK_CERT_DIR=" + filepath.Join(e.directory, "kruise-webhook"),
-		}}
-	})
-	return err
 }
 
 // stopContender ends all processes but those of the API server.
 func (e *environment) stopContender(ctx context.Context) (err error) {
 	for _, one := range e.started {
-		if one != nil {
-			err = errors.Join(err, process.Stop(context.WithoutCancel(ctx), one.Identity, 20*time.Second))
-		}
+		err = errors.Join(err, process.Stop(context.WithoutCancel(ctx), one.Identity, 20*time.Second))
 	}
 	clear(e.started)
 	return err
 }
 
-// launch starts a program with an administrator's kubeconfig and free addresses, and waits until it says at the first one that it is ready.
-func (e *environment) launch(ctx context.Context, path string, with func(kubeconfig string, free []string) process.Command) (*program, error) {
+// launch starts a program with an administrator's kubeconfig, and waits until it says at the address that it is ready.
+func (e *environment) launch(ctx context.Context, name, path, health string, command process.Command) error {
 	one := &program{log: filepath.Join(e.directory, filepath.Base(path)+".log"), begun: time.Now()}
-	kubeconfig, err := e.kubeconfig(filepath.Base(path))
+	// All contenders have the same permissions, so that authorization costs the same.
+	user, err := e.server.AddUser(envtest.User{Name: filepath.Base(path), Groups: []string{"system:masters"}}, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	free := make([]string, 4)
-	for i := range free {
-		if free[i], err = process.FreeAddress(); err != nil {
-			return nil, err
-		}
+	content, err := user.KubeConfig()
+	kubeconfig := filepath.Join(e.directory, filepath.Base(path)+".kubeconfig")
+	if err := errors.Join(err, os.WriteFile(kubeconfig, content, 0o600)); err != nil {
+		return err
 	}
-	command := with(kubeconfig, free)
 	command.Path, command.Directory, command.Log = path, e.directory, one.log
+	command.Environment = append(command.Environment, "KUBECONFIG="+kubeconfig, "PATH="+os.Getenv("PATH"))
 	if one.Identity, err = process.Start(command); err != nil {
-		return nil, err
+		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		response, err := http.Get("http://" + free[0] + "/readyz")
+	e.started[name] = one
+	err = progress.Poll(ctx, 50*time.Millisecond, 2*time.Minute, func(context.Context) error {
+		response, err := http.Get("http://" + health + "/readyz")
 		if err != nil {
-			return false, nil
+			return err
 		}
-		return response.StatusCode == http.StatusOK, response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status)
+		}
+		return errors.Join(err, response.Body.Close())
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w; %s", path, err, one.tail()), process.Stop(context.WithoutCancel(ctx), one.Identity, 0))
+		return fmt.Errorf("start %s: %w; %s", path, err, one.tail())
 	}
 	one.ready = time.Now()
-	return one, nil
+	return nil
 }
 
 // tail is the end of the log.
 func (p *program) tail() string { return "its log ends:\n" + process.Tail(p.log, 30) }
 
-// usage is what a process has used.
-type usage struct {
-	cpu       time.Duration
-	rss, peak float64 // MiB of memory, now and at most
-}
-
-// usage returns what each process has used, by its name.
-func (e *environment) usage() (map[string]usage, error) {
-	pids := map[string]int{"API server": e.serverPID}
-	for name, one := range e.started {
-		pids[name] = one.PID
-	}
-	all := map[string]usage{}
-	for name, pid := range pids {
-		one, err := procfs.NewProc(pid)
-		if err != nil {
-			return nil, err
-		}
-		stat, err := one.Stat()
-		status, failed := one.NewStatus()
-		if err := errors.Join(err, failed); err != nil {
-			return nil, err
-		}
-		all[name] = usage{time.Duration(stat.CPUTime() * float64(time.Second)), float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20)}
-	}
-	return all, nil
-}
-
-// awaitIdle waits until all processes together use little CPU time between polls, so that earlier work does not count.
-func (e *environment) awaitIdle(ctx context.Context) error {
-	const most, polls = 75 * time.Millisecond, 3
-	last, quiet := time.Duration(0), 0
-	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
-		all, err := e.usage()
-		if err != nil {
+// readIdle reads all counters once all processes together use little CPU time between polls, so that earlier work does not count.
+func (e *environment) readIdle(ctx context.Context) (figures, error) {
+	const most, polls = 75.0, 3 // most is in milliseconds
+	var used figures
+	last, quiet := 0.0, 0
+	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (_ bool, err error) {
+		if used, err = e.cpuTime(); err != nil {
 			return false, err
 		}
-		var now time.Duration
-		for _, used := range all {
-			now += used.cpu
+		now := 0.0
+		for _, spent := range used {
+			now += spent
 		}
 		if quiet++; now-last > most {
 			quiet = 0
@@ -286,7 +244,30 @@ func (e *environment) awaitIdle(ctx context.Context) error {
 		return quiet >= polls, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until all processes are idle: %w", err)
+		return nil, fmt.Errorf("wait until all processes are idle: %w", err)
 	}
-	return nil
+	counters, err := e.requestsServed(ctx)
+	maps.Copy(used, counters)
+	return used, err
+}
+
+// cpuTime returns the milliseconds that each process has used.
+func (e *environment) cpuTime() (figures, error) {
+	pids := map[string]int{"API server": e.serverPID}
+	for name, one := range e.started {
+		pids[name] = one.PID
+	}
+	used := figures{}
+	for name, pid := range pids {
+		one, err := procfs.NewProc(pid)
+		if err != nil {
+			return nil, err
+		}
+		stat, err := one.Stat()
+		if err != nil {
+			return nil, err
+		}
+		used["CPU ms of "+name] = stat.CPUTime() * 1000
+	}
+	return used, nil
 }

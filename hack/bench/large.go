@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 
@@ -130,11 +131,15 @@ func (e *environment) startAmong(ctx context.Context) (run figures, err error) {
 		return nil, err
 	}
 	const marks = "requests PATCH pods/status"
-	used, err := e.usage()
+	process, err := procfs.NewProc(operator.PID)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := process.NewStatus()
 	return figures{
 		"start: ready, s": operator.ready.Sub(operator.begun).Seconds(), "start: first action, s": actions[0].Sub(operator.begun).Seconds(),
-		"start: last action, s": actions[endedPods-1].Sub(operator.begun).Seconds(), "start: peak RSS, MiB": used[contenderOperator].peak,
+		"start: last action, s": actions[endedPods-1].Sub(operator.begun).Seconds(), "start: peak RSS, MiB": float64(memory.VmHWM) / (1 << 20),
 		"start: idle, s": time.Since(operator.begun).Seconds(), "start: status patches": after[marks] - before[marks],
-		"at rest: RSS, MiB": used[contenderOperator].rss,
+		"at rest: RSS, MiB": float64(memory.VmRSS) / (1 << 20),
 	}, err
 }

@@ -136,20 +136,26 @@ func createNamespace(ctx context.Context, c client.Client) (string, error) {
 	return space.Name, err
 }
 
-// createPolicy creates a policy for the mode that selects the pods with the labels. PodPhase needs exitCodePolicy Ignore. The other modes use
-// Respect, so that the mode's own write is the only one.
-func createPolicy(ctx context.Context, c client.Client, namespace, name string, labels map[string]string, mode v1alpha1.Mode) error {
+// settingsOf are the settings of each mode in bursts. PodPhase needs exitCodePolicy Ignore. The other modes use Respect, so that the mode's
+// own write is the only one.
+var settingsOf = map[v1alpha1.Mode]v1alpha1.TerminationSettings{
+	v1alpha1.ModePodPhase: {Mode: v1alpha1.ModePodPhase, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore},
+	v1alpha1.ModeCRR:      {Mode: v1alpha1.ModeCRR, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
+	v1alpha1.ModeImage:    {Mode: v1alpha1.ModeImage, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Image: quickExitImage},
+}
+
+// newPolicy returns a policy that selects the pods with the labels.
+func newPolicy(namespace, name string, labels map[string]string, settings v1alpha1.TerminationSettings) *v1alpha1.SidecarTerminationPolicy {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	policy.Spec.PodSelector, policy.Spec.Sidecars = metav1.LabelSelector{MatchLabels: labels}, []v1alpha1.Sidecar{{Name: sidecar}}
-	policy.Spec.TerminationSettings = v1alpha1.TerminationSettings{Mode: mode, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect}
+	policy.Spec.PodSelector.MatchLabels = labels
+	policy.Spec.Sidecars, policy.Spec.TerminationSettings = []v1alpha1.Sidecar{{Name: sidecar}}, settings
+	return policy
+}
+
+// createPolicy creates a policy for the mode, without fallback.
+func createPolicy(ctx context.Context, c client.Client, namespace, name string, labels map[string]string, mode v1alpha1.Mode) error {
+	policy := newPolicy(namespace, name, labels, settingsOf[mode])
 	policy.Spec.Fallback = v1alpha1.FallbackDisabled
-	switch mode {
-	case v1alpha1.ModePodPhase:
-		policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
-	case v1alpha1.ModeImage:
-		policy.Spec.Image = quickExitImage
-	case v1alpha1.ModeCRR, v1alpha1.ModeAuto:
-	}
 	return c.Create(ctx, policy)
 }
 
