@@ -7,11 +7,17 @@ package docs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // Document is a parsed Markdown file.
@@ -46,19 +52,19 @@ type Block struct {
 	Commands [][]string
 }
 
-// Kind is what the commands of a block need.
-type Kind string
+// Kind is what the commands of a block need. A kind includes those before it.
+type Kind int
 
 // Kinds of blocks.
 const (
 	// NoCommands is a block without commands.
-	NoCommands Kind = ""
+	NoCommands Kind = iota
 	// Offline commands need the repository and the kubectl plugin.
-	Offline Kind = "offline"
+	Offline
 	// Cluster commands need a cluster with the operator.
-	Cluster Kind = "cluster"
+	Cluster
 	// Unknown commands cannot run in tests.
-	Unknown Kind = "unknown"
+	Unknown
 )
 
 // Read returns the documents of the repository without translations. It runs the parser of hack/docs.
@@ -112,4 +118,29 @@ func (b Block) File() string {
 		return match[1]
 	}
 	return ""
+}
+
+// notObjects are the apiVersions of files that are no API objects: kustomizations, and tests of policies.
+var notObjects = []string{"kustomize.config.k8s.io/v1beta1", "cli.sidecartermination.dev/v1alpha1"}
+
+// Manifests returns the objects of a YAML block. Parts of objects and files for programs are excluded.
+func (b Block) Manifests() ([]*unstructured.Unstructured, error) {
+	if b.Language != "yaml" || b.NotRun != "" {
+		return nil, nil
+	}
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(b.Text)), len(b.Text))
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a manifest: %w", err)
+		}
+		if object.GetKind() != "" && !slices.Contains(notObjects, object.GetAPIVersion()) {
+			objects = append(objects, object)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ var notCopied = []string{".git", ".cluster", "bin", "dist"}
 // NewPlace copies the repository and links the kubectl plugin below an empty directory.
 func NewPlace(repository, plugin, below string) (*Place, error) {
 	place := &Place{Directory: filepath.Join(below, "operator"), Programs: filepath.Join(below, "programs")}
-	if err := copyTree(repository, place.Directory); err != nil {
+	if err := os.CopyFS(place.Directory, sources{os.DirFS(repository)}); err != nil {
 		return nil, fmt.Errorf("copy the repository: %w", err)
 	}
 	if err := os.Mkdir(place.Programs, 0o700); err != nil {
@@ -41,32 +42,13 @@ func NewPlace(repository, plugin, below string) (*Place, error) {
 	return place, nil
 }
 
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case slices.Contains(notCopied, relative):
-			if entry.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		case entry.IsDir():
-			return os.MkdirAll(filepath.Join(to, relative), 0o700)
-		case !entry.Type().IsRegular():
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, relative), content, 0o600)
-	})
+// sources is the repository without notCopied.
+type sources struct{ fs.FS }
+
+// ReadDir implements fs.ReadDirFS.
+func (s sources) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(s.FS, name)
+	return slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return slices.Contains(notCopied, path.Join(name, entry.Name())) }), err
 }
 
 // Write writes a file for the commands.

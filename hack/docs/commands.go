@@ -27,14 +27,7 @@ func classify(block *docs.Block) {
 	block.Commands = append(given, own...)
 	block.Kind = docs.Offline
 	for _, call := range own {
-		switch needs(call) {
-		case docs.Unknown:
-			block.Kind = docs.Unknown
-			return
-		case docs.Cluster:
-			block.Kind = docs.Cluster
-		case docs.Offline, docs.NoCommands:
-		}
+		block.Kind = max(block.Kind, needs(call))
 	}
 }
 
@@ -65,7 +58,7 @@ var offline = []string{"cat", "cd", "cp", "echo", "export", "grep", "mkdir"}
 func needs(call []string) docs.Kind {
 	readsManifests := slices.Contains(call, "-f") || slices.Contains(call, "-k")
 	switch {
-	case slices.ContainsFunc(call, isRemote):
+	case slices.Contains(call, "--push"), slices.ContainsFunc(call, func(word string) bool { return strings.HasPrefix(word, "https://") }):
 		return docs.Unknown
 	case begins(call, "kubectl", "sidecar-termination") && readsManifests,
 		begins(call, "kubectl", "sidecar-termination", "test"),
@@ -80,9 +73,4 @@ func needs(call []string) docs.Kind {
 
 func begins(words []string, with ...string) bool {
 	return len(words) >= len(with) && slices.Equal(words[:len(with)], with)
-}
-
-// isRemote reports whether an argument needs the network.
-func isRemote(argument string) bool {
-	return strings.HasPrefix(argument, "https://") || argument == "--push"
 }
