@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sidecar simulates a sidecar in an image without a shell. It runs until SIGTERM and then exits with $EXIT_CODE, 7 by
-// default, unlike the quick-exit image, which exits 0. As a hook it creates a file, so that a test can see that the hook ran:
+// Command sidecar simulates a sidecar in an image without a shell. It runs until SIGTERM and then exits 7, unlike the quick-exit image,
+// which exits 0. As a hook it creates a file, so that a test can see that the hook ran:
 //
 //	sidecar [anything]
 //	sidecar hook FILE
@@ -11,11 +11,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 )
-
-const defaultExitCode = 7
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "hook" {
@@ -28,12 +25,5 @@ func main() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	<-stop
-	os.Exit(exitCode())
-}
-
-func exitCode() int {
-	if code, err := strconv.Atoi(os.Getenv("EXIT_CODE")); err == nil {
-		return code
-	}
-	return defaultExitCode
+	os.Exit(7)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/log/klogv2"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -28,7 +29,7 @@ func main() {
 	health := flag.String("health-address", "127.0.0.1:0", "address that serves HTTP once the node is ready")
 	flag.Parse()
 	log.L = klogv2.New(nil)
-	err := run(context.Background(), *name, *kubeconfig, *health, newProvider(*images, *directory))
+	err := run(context.Background(), *name, *kubeconfig, *health, &provider{images: *images, directory: *directory, pods: map[cache.ObjectName]*sandbox{}})
 	fmt.Fprintln(os.Stderr, "virtualnode:", err)
 	os.Exit(1)
 }

@@ -8,23 +8,19 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
 // provider implements virtual-kubelet's pod lifecycle handler.
 type provider struct {
-	images, directory string
+	images    string // the directory of image archives
+	directory string // of the file systems of containers
 
 	notify func(*corev1.Pod)
 
 	mutex sync.Mutex
-	pods  map[types.NamespacedName]*sandbox
-}
-
-// newProvider returns a provider that reads image archives from one directory and has its files in another one.
-func newProvider(images, directory string) *provider {
-	return &provider{images: images, directory: directory, pods: map[types.NamespacedName]*sandbox{}}
+	pods  map[cache.ObjectName]*sandbox
 }
 
 // NotifyPods sets the callback for changed statuses, before the first pod starts.
@@ -37,13 +33,13 @@ func (p *provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.pods[keyOf(pod)] = startSandbox(p, pod)
+	p.pods[cache.MetaObjectToName(pod)] = startSandbox(p, pod)
 	return nil
 }
 
 // UpdatePod restarts the containers whose images changed.
 func (p *provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
-	s, err := p.find(keyOf(pod))
+	s, err := p.find(cache.MetaObjectToName(pod))
 	if err == nil {
 		s.update(pod)
 	}
@@ -52,7 +48,7 @@ func (p *provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 
 // DeletePod stops a pod and does not wait for its processes.
 func (p *provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
-	key := keyOf(pod)
+	key := cache.MetaObjectToName(pod)
 	s, err := p.find(key)
 	if err != nil {
 		return err
@@ -70,11 +66,13 @@ func (p *provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 
 // GetPod returns a pod with its status.
 func (p *provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-	s, err := p.find(types.NamespacedName{Namespace: namespace, Name: name})
+	s, err := p.find(cache.NewObjectName(namespace, name))
 	if err != nil {
 		return nil, err
 	}
-	return s.snapshot(), nil
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.pod.DeepCopy(), nil
 }
 
 // GetPodStatus returns the status of a pod.
@@ -89,15 +87,11 @@ func (p *provider) GetPodStatus(ctx context.Context, namespace, name string) (*c
 // GetPods returns no pods: virtual-kubelet asks once, before the first one starts.
 func (p *provider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
 
-func (p *provider) find(key types.NamespacedName) (*sandbox, error) {
+func (p *provider) find(key cache.ObjectName) (*sandbox, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if s := p.pods[key]; s != nil {
 		return s, nil
 	}
 	return nil, errdefs.NotFoundf("there is no pod %s", key)
-}
-
-func keyOf(pod *corev1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }

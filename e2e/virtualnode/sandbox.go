@@ -90,13 +90,6 @@ func (s *sandbox) report(container int, change func(*corev1.ContainerStatus)) {
 	s.node.notify(s.pod.DeepCopy())
 }
 
-// snapshot returns the pod with its status.
-func (s *sandbox) snapshot() *corev1.Pod {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.pod.DeepCopy()
-}
-
 // phaseOf derives the phase from the container statuses, as the kubelet does.
 func phaseOf(pod *corev1.Pod) corev1.PodPhase {
 	unfinished, finished := corev1.PodPhase(""), corev1.PodSucceeded
