@@ -47,7 +47,7 @@ type cell struct {
 	restartPolicy corev1.RestartPolicy
 	main          mainEnd
 	sidecar       sidecarEnd
-	column        matrixColumn
+	column        v1alpha1.Mode
 	// native says that the pod also has a native sidecar.
 	native bool
 }
@@ -70,7 +70,7 @@ func cells() []cell {
 // isBasic reports whether each test run includes the cell.
 func (c cell) isBasic() bool {
 	switch {
-	case c.column == columnNative, c.column == columnAuto && c.sidecar != exitsSeven:
+	case c.column == columnNative, c.column == v1alpha1.ModeAuto && c.sidecar != exitsSeven:
 		return false
 	case c.main == mainSucceeds && c.restartPolicy == corev1.RestartPolicyNever:
 		return true

@@ -29,17 +29,11 @@ const (
 
 var modes = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, v1alpha1.ModeAuto}
 
-// matrixColumn is a column of a matrix: a mode, or columnNative.
-type matrixColumn string
-
-const (
-	columnAuto = matrixColumn(v1alpha1.ModeAuto)
-	// columnNative is a manifest with a native sidecar, without a policy.
-	columnNative matrixColumn = "Native"
-)
+// columnNative is the column of a manifest with a native sidecar, without a policy.
+const columnNative v1alpha1.Mode = "Native"
 
 // columns are the columns of the tables.
-var columns = []matrixColumn{matrixColumn(modes[0]), matrixColumn(modes[1]), matrixColumn(modes[2]), matrixColumn(modes[3]), columnNative}
+var columns = append(slices.Clone(modes), columnNative)
 
 // outcome is how a Job of a matrix ends.
 type outcome struct {
@@ -93,7 +87,7 @@ func columnPolicy(mode v1alpha1.Mode) *v1alpha1.SidecarTerminationPolicy {
 
 // run runs the Job in the column until it has finished, and returns its outcome. The operator must not have written to pods of native
 // sidecars.
-func (m *matrixRun) run(t *testing.T, job *batchv1.Job, column matrixColumn) outcome {
+func (m *matrixRun) run(t *testing.T, job *batchv1.Job, column v1alpha1.Mode) outcome {
 	t.Helper()
 	m.slots <- struct{}{}
 	defer func() { <-m.slots }()
