@@ -344,15 +344,10 @@ func failedTwice(test *harness.Test) {
 // endedByCRR requires that the Job completes, and that one CRR terminated the sidecar, which handled SIGTERM.
 func endedByCRR(test *harness.Test) {
 	test.Helper()
-	requireEndedByCRR(test, "job")
-}
-
-func requireEndedByCRR(test *harness.Test, job string) {
-	test.Helper()
-	record := test.RequireCompleted(job)
+	record := test.RequireCompleted("job")
 	requireCRR(test, record, harness.SidecarName)
 	test.RequireImage(record, harness.SidecarName, harness.BusyboxImage)
-	requireExit(test, record, harness.SidecarName, 0)
+	requireRun(test, record, harness.SidecarName, 0, 0)
 }
 
 // requireCRR requires that the pod has had one CRR, for the container.
@@ -363,12 +358,6 @@ func requireCRR(test *harness.Test, record *harness.PodRecord, container string)
 			test.Errorf("The CRR names %v, want %s", crr.Containers, container)
 		}
 	}
-}
-
-// requireExit requires that the container terminated with the exit code and did not restart.
-func requireExit(test *harness.Test, record *harness.PodRecord, container string, wanted int32) {
-	test.Helper()
-	requireRun(test, record, container, wanted, 0)
 }
 
 // requireRun requires that the container terminated with the exit code after the restarts.
@@ -417,7 +406,7 @@ func endedByPhase(exitCode int32) requirement {
 			}
 		}
 		test.RequireImage(record, harness.SidecarName, harness.BusyboxImage)
-		requireExit(test, record, harness.SidecarName, exitCode)
+		requireRun(test, record, harness.SidecarName, exitCode, 0)
 	}
 }
 
@@ -476,10 +465,6 @@ func requireStillRunning(test *harness.Test) {
 	})
 }
 
-func anyRunning(records []*harness.PodRecord) bool {
-	return slices.ContainsFunc(records, func(record *harness.PodRecord) bool { return len(record.Running()) > 0 })
-}
-
 // Pods with restartPolicy Always, as those of a CloneSet, and pods that no policy selects keep their sidecars. The Job shows that the
 // operator had time to act.
 func TestLeftAlone(t *testing.T) {
@@ -492,7 +477,7 @@ func TestLeftAlone(t *testing.T) {
 	template.Labels = labels
 	test.Create(policy, jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm), harness.Pod("service", labels, template),
 		harness.Kruise("CloneSet", "clone", map[string]any{
-			"replicas": int64(1), "selector": map[string]any{"matchLabels": labels}, "template": harness.ToMap(template),
+			"replicas": int64(1), "selector": map[string]any{"matchLabels": labels}, "template": harness.ToMap(&template),
 			"scaleStrategy": map[string]any{"disablePVCReuse": true},
 		}))
 	all := []string{"job", "service", "clone"}
@@ -527,11 +512,16 @@ func requireUnwritten(test *harness.Test, record *harness.PodRecord, allowedEven
 	if events := eventsOfOperator(test, record.Pod); len(events) > 0 && !slices.Equal(events, allowedEvents) {
 		test.Errorf("Pod %s has events %v of the operator, want at most %v", record.Pod.Name, events, allowedEvents)
 	}
-	for _, manager := range record.Pod.ManagedFields {
-		if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {
-			test.Errorf("Pod %s was written by %s", record.Pod.Name, manager.Manager)
-		}
+	if writes := writesOfOperator(record.Pod); len(writes) > 0 {
+		test.Errorf("The operator has written to pod %s: %v", record.Pod.Name, writes)
 	}
+}
+
+// writesOfOperator returns the fields that the operator has written last.
+func writesOfOperator(pod *corev1.Pod) []metav1.ManagedFieldsEntry {
+	return slices.DeleteFunc(slices.Clone(pod.ManagedFields), func(entry metav1.ManagedFieldsEntry) bool {
+		return !strings.Contains(entry.Manager, "sidecar-termination") || strings.Contains(entry.Manager, "e2e")
+	})
 }
 
 // requireNotEnded requires that the operator has not tried to end a container of the pod. It may have marked the pod.

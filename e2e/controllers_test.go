@@ -86,8 +86,9 @@ func TestBroadcastJobCompletes(t *testing.T) {
 
 // broadcast returns the spec of a BroadcastJob that completes when its pods on all nodes have finished.
 func broadcast(containers ...corev1.Container) map[string]any {
+	template := harness.PodTemplate(corev1.RestartPolicyNever, containers...)
 	return map[string]any{
-		"template":         harness.ToMap(harness.PodTemplate(corev1.RestartPolicyNever, containers...)),
+		"template":         harness.ToMap(&template),
 		"completionPolicy": map[string]any{"type": "Always"},
 	}
 }

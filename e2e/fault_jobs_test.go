@@ -60,33 +60,28 @@ func (p faultPolicy) needsZeroExit(kubeletRestarts bool) bool {
 	return p.exitCodePolicy == v1alpha1.ExitCodePolicyRespect || kubeletRestarts && p.mode == v1alpha1.ModeImage
 }
 
-// expectation is the result of the Job without its sidecar.
-type expectation struct {
-	outcome batchv1.JobConditionType
-	pods    int
-	// runs is how often the main container runs, in all pods. 0 means any number, because the Job terminates it between runs.
-	runs int
-}
-
-// mainKind is a main container and its expected result.
+// mainKind is a main container and the result of its Job without a sidecar.
 type mainKind struct {
 	restartPolicy corev1.RestartPolicy
 	// end is the end of the script. $runs is the file that counts the runs.
 	end          string
 	backoffLimit int32
-	expectation
+	outcome      batchv1.JobConditionType
+	pods         int
+	// runs is how often the main container runs, in all pods. 0 means any number, because the Job terminates it between runs.
+	runs int
 }
 
 // Under OnFailure, backoffLimit allows for restarts of sidecars.
 var mainKinds = []mainKind{
-	{corev1.RestartPolicyNever, "exit 0", 0, expectation{batchv1.JobComplete, 1, 1}},
-	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
-	{corev1.RestartPolicyNever, "exit 3", 0, expectation{batchv1.JobFailed, 1, 1}},
-	{corev1.RestartPolicyOnFailure, `test "$(wc -l < $runs)" -ge 2`, 6, expectation{batchv1.JobComplete, 1, 2}},
-	{corev1.RestartPolicyNever, "exit 0", 1, expectation{batchv1.JobComplete, 1, 1}},
-	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
-	{corev1.RestartPolicyNever, "exit 3", 1, expectation{batchv1.JobFailed, 2, 2}},
-	{corev1.RestartPolicyOnFailure, "exit 3", 1, expectation{batchv1.JobFailed, 1, 0}},
+	{corev1.RestartPolicyNever, "exit 0", 0, batchv1.JobComplete, 1, 1},
+	{corev1.RestartPolicyOnFailure, "exit 0", 6, batchv1.JobComplete, 1, 1},
+	{corev1.RestartPolicyNever, "exit 3", 0, batchv1.JobFailed, 1, 1},
+	{corev1.RestartPolicyOnFailure, `test "$(wc -l < $runs)" -ge 2`, 6, batchv1.JobComplete, 1, 2},
+	{corev1.RestartPolicyNever, "exit 0", 1, batchv1.JobComplete, 1, 1},
+	{corev1.RestartPolicyOnFailure, "exit 0", 6, batchv1.JobComplete, 1, 1},
+	{corev1.RestartPolicyNever, "exit 3", 1, batchv1.JobFailed, 2, 2},
+	{corev1.RestartPolicyOnFailure, "exit 3", 1, batchv1.JobFailed, 1, 0},
 }
 
 // The first of faultSidecars and of slowSidecars exits 0.
@@ -115,6 +110,8 @@ type faultJobs struct {
 	// inWaves creates the Jobs in waves: main containers of a wave end after all of them have started. A container may fail if
 	// the kubelet or containerd restarts while it starts.
 	inWaves bool
+	// untilFinished injects faults until all Jobs have finished. Otherwise more Jobs are created until all faults are injected.
+	untilFinished bool
 	// change changes each Job before it is created, if it is not nil.
 	change func(*batchv1.Job)
 	// runs is a host directory in which each main container counts its runs, in a file with the name of its Job. The counts do

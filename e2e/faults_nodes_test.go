@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ func TestFaultsNodeAway(t *testing.T) {
 		f.RestoreWith("component", "start", component)
 	}
 	f.plan(jobsOfWave)
-	f.disturbEnds("node away for 10 minutes during termination", exactly(1), func() {
+	f.disturbEnds("node away for 10 minutes during termination", 1, func() {
 		left := time.Now()
 		for _, component := range components {
 			f.LocalCluster("component", "stop", component)
@@ -115,7 +114,7 @@ func TestFaultsNodeDrained(t *testing.T) {
 		}
 	})
 	f.plan(jobsOfWave)
-	f.disturbEnds("node drained during termination", exactly(1), func() {
+	f.disturbEnds("node drained during termination", 1, func() {
 		f.EventuallySeen("an attempt on each pod", time.Minute, f.allAttempted)
 		before := f.operatorWrites()
 		kubectl(f.Test, "drain", faultNode, "--pod-selector="+policyLabel, "--timeout="+drainTimeout.String())
@@ -148,10 +147,8 @@ func (f *faultJobs) operatorWrites() []string {
 			for _, crr := range seen.CRRs(record.Pod.Name) {
 				writes = append(writes, crr.Name)
 			}
-			for _, manager := range record.Pod.ManagedFields {
-				if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {
-					writes = append(writes, fmt.Sprintf("%s %s at %s", record.Pod.Name, manager.Subresource, manager.Time))
-				}
+			for _, entry := range writesOfOperator(record.Pod) {
+				writes = append(writes, fmt.Sprintf("%s %s at %s", record.Pod.Name, entry.Subresource, entry.Time))
 			}
 		}
 	})

@@ -40,29 +40,16 @@ const (
 	faultsRecovery = 8 * time.Minute
 )
 
-// amount is how many faults a scenario requires.
-type amount struct {
-	least int
-	// planned creates more Jobs until all faults are injected. Otherwise faults continue as long as there are Jobs.
-	planned bool
-}
-
-// exactly is a planned number of faults.
-func exactly(faults int) amount { return amount{least: faults, planned: true} }
-
-// whileJobsRun injects faults until all Jobs have finished, and requires at least this number.
-func whileJobsRun(least int) amount { return amount{least: least} }
-
-// disturb injects faults, each after a pause. Then it waits for the remaining Jobs and reports the results. inject returns false
-// if it injected no fault.
-func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Duration, inject func() bool) {
+// disturb injects the number of faults, each after a pause. Then it waits for the remaining Jobs and reports the results. inject returns
+// false if it injected no fault.
+func (f *faultJobs) disturb(scenario string, wanted int, pause func() time.Duration, inject func() bool) {
 	f.Helper()
 	began := time.Now()
 	faults := 0
 	f.feed()
-	for time.Since(began) < faultsTimeout && (!wanted.planned || faults < wanted.least) {
+	for time.Since(began) < faultsTimeout && (f.untilFinished || faults < wanted) {
 		finished := f.SeenWithin(pause(), f.allFinished)
-		if finished && !wanted.planned {
+		if finished && f.untilFinished {
 			break
 		}
 		if finished {
@@ -75,8 +62,8 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 	f.finish()
 	f.requireAsAlone()
 	f.Logf("%s: %d Jobs and %d faults within %s", scenario, len(f.jobs), faults, time.Since(began))
-	if faults < wanted.least {
-		f.Errorf("%d faults were injected within %s, want %d", faults, faultsTimeout, wanted.least)
+	if faults < wanted {
+		f.Errorf("%d faults were injected within %s, want %d", faults, faultsTimeout, wanted)
 	}
 }
 
@@ -107,11 +94,12 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	program := f.BuildOperator()
+	f.untilFinished = true
 	f.StandInForOperator()
 	operator := f.NewOperatorProcess(program, "--leader-elect=false")
 	operator.Start()
 	f.plan(200)
-	f.disturb("operator killed every 1 to 5 s", whileJobsRun(28), between(time.Second, 5*time.Second), func() bool {
+	f.disturb("operator killed every 1 to 5 s", 28, between(time.Second, 5*time.Second), func() bool {
 		if !operator.Alive() {
 			t.Errorf("The operator exited:\n%s", operator.LogTail())
 		}
@@ -135,7 +123,7 @@ func TestFaultsLeaderFailover(t *testing.T) {
 	}
 	f.plan(60)
 	graceful := false
-	f.disturb("leader receives SIGTERM and SIGKILL in turn", exactly(6), every(5*time.Second), func() bool {
+	f.disturb("leader receives SIGTERM and SIGKILL in turn", 6, every(5*time.Second), func() bool {
 		leader := waitForLeader(f, replicas)
 		graceful = !graceful
 		if graceful {
@@ -191,11 +179,11 @@ func TestFaultsComponents(t *testing.T) {
 			if c.ends {
 				f.inWaves = true
 				f.plan(jobsOfWave)
-				f.disturbEnds(c.name, exactly(c.faults), restart)
+				f.disturbEnds(c.name, c.faults, restart)
 				return
 			}
 			f.plan(60)
-			f.disturb(c.name, exactly(c.faults), every(40*time.Second/time.Duration(c.faults)), func() bool {
+			f.disturb(c.name, c.faults, every(40*time.Second/time.Duration(c.faults)), func() bool {
 				restart()
 				return true
 			})
@@ -226,7 +214,7 @@ func (f *faultJobs) restarts(down time.Duration, components ...string) func() {
 }
 
 // disturbEnds is like disturb, but injects the fault only while sidecars are terminating and no container is starting.
-func (f *faultJobs) disturbEnds(scenario string, wanted amount, fault func()) {
+func (f *faultJobs) disturbEnds(scenario string, wanted int, fault func()) {
 	f.Helper()
 	caught := 0
 	f.disturb(scenario, wanted, every(time.Second), func() bool {

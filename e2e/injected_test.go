@@ -7,62 +7,34 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"net"
-	"os"
-	"path/filepath"
-	"strconv"
+	"encoding/pem"
+	"net/http/httptest"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// startInjector starts an injector for the pods of namespaces with the labels: a webhook that adds a container with a random name, which
-// runs until SIGTERM.
-func startInjector(test *harness.Test, labels map[string]string) {
+// startInjector starts an injector for the pods of the test's namespace: a webhook that adds a container with a random name, which runs
+// until SIGTERM.
+func startInjector(test *harness.Test) {
 	test.Helper()
-	address := testenv.FreeAddress(test.T)
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		test.Fatal(err)
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
-	if err != nil {
-		test.Fatal(err)
-	}
-	directory := test.TempDir()
-	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
-			test.Fatal(err)
-		}
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		test.Fatal(err)
-	}
-	server := webhook.NewServer(webhook.Options{Host: host, Port: number, CertDir: directory})
-	server.Register("/inject", &admission.Webhook{Handler: admission.HandlerFunc(inject)})
-	go func() {
-		if err := server.Start(test.Context()); err != nil {
-			test.Errorf("The injector failed: %v", err)
-		}
-	}()
+	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(inject)})
+	test.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	test.CreateForCluster(&admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: test.Namespace},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "injector.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
-			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://" + address + "/inject"), CABundle: certificate},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: labels},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
+			NamespaceSelector: onlyNamespace(test),
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -88,11 +60,10 @@ func inject(_ context.Context, request admission.Request) admission.Response {
 // One cluster policy without names ends whatever an injector adds to the pods of Jobs.
 func TestInjectedContainers(t *testing.T) {
 	harness.Shared(t)
-	labels := ownLabels()
-	test := harness.NewWithLabels(t, labels)
-	startInjector(test, labels)
-	policy := clusterPolicy(test, v1alpha1.ModeAuto, labels)
-	policy.Spec.Sidecars, policy.Spec.IncludeInjected = nil, true
+	test := harness.New(t)
+	startInjector(test)
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: test.Namespace}}
+	policy.Spec.Mode, policy.Spec.IncludeInjected, policy.Spec.NamespaceSelector = v1alpha1.ModeAuto, true, onlyNamespace(test)
 	test.CreateForCluster(policy)
 	for _, restartPolicy := range jobRestartPolicies {
 		name := map[corev1.RestartPolicy]string{corev1.RestartPolicyNever: "never", corev1.RestartPolicyOnFailure: "on-failure"}[restartPolicy]

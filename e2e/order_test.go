@@ -86,23 +86,20 @@ func TestRestartsDoNotCount(t *testing.T) {
 	if testenv.Long() {
 		limits["backoffLimit 1"], limits["backoffLimit 6"] = 1, 6
 	}
+	var all []behaviour
 	for name, limit := range limits {
 		for kind, c := range map[string]struct{ first, second string }{
 			"both fail on SIGTERM": {harness.ExitsSevenOnTerm, harness.ExitsSevenOnTerm},
 			"one ignores SIGTERM":  {harness.ExitsSevenOnTerm, harness.IgnoresTerm},
 		} {
 			for drained, drain := range map[string]int32{"one drain": 0, "two drains": 8} {
-				t.Run(name+", "+kind+", "+drained, func(t *testing.T) {
-					t.Parallel()
-					test := harness.New(t)
-					policy := harness.Policy(v1alpha1.ModeAuto, "first", "second")
-					policy.Spec.Sidecars[1].DrainSeconds = &drain
-					job := harness.Job("job", corev1.RestartPolicyOnFailure, harness.Main(2), harness.Container("first", c.first), harness.Container("second", c.second))
-					job.Spec.BackoffLimit = &limit
-					test.Create(policy, job)
-					test.RequireCompleted("job")
-				})
+				policy := harness.Policy(v1alpha1.ModeAuto, "first", "second")
+				policy.Spec.Sidecars[1].DrainSeconds = &drain
+				job := harness.Job("job", corev1.RestartPolicyOnFailure, harness.Main(2), harness.Container("first", c.first), harness.Container("second", c.second))
+				job.Spec.BackoffLimit = &limit
+				all = append(all, behaviour{name + ", " + kind + ", " + drained, policy, job, completed})
 			}
 		}
 	}
+	runBehaviours(t, all)
 }

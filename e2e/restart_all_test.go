@@ -24,19 +24,21 @@ func TestRestartOfAllContainers(t *testing.T) {
 	if !harness.New(t).KubeletIsAtLeast(restartsAllContainers) {
 		t.Skip("kubelets before 1.36 do not restart all containers of a pod")
 	}
+	var all []behaviour
 	for _, mode := range modes {
-		for name, job := range map[string]*batchv1.Job{"main exits": restartedByMain(), "agent exits": restartedByAgent()} {
-			t.Run(string(mode)+", "+name, func(t *testing.T) {
-				t.Parallel()
-				test := harness.New(t)
-				test.Create(with(mode), job.DeepCopy())
-				test.WaitForComplete("job")
-				record := test.RequireFinished("job")
-				if main := record.Container(harness.MainName); main.RestartCount != 1 || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
-					test.Errorf("The main container has restarted %d times, want once: %s", main.RestartCount, record.PhaseLog())
-				}
-			})
-		}
+		all = append(all, behaviour{string(mode) + ", main exits", with(mode), restartedByMain(), restartedOnce},
+			behaviour{string(mode) + ", agent exits", with(mode), restartedByAgent(), restartedOnce})
+	}
+	runBehaviours(t, all)
+}
+
+// restartedOnce requires that the Job completes after one restart of the main container.
+func restartedOnce(test *harness.Test) {
+	test.Helper()
+	test.WaitForComplete("job")
+	record := test.RequireFinished("job")
+	if main := record.Container(harness.MainName); main.RestartCount != 1 || record.Pod.Status.Phase != corev1.PodSucceeded {
+		test.Errorf("The main container has restarted %d times, want once: %s", main.RestartCount, record.PhaseLog())
 	}
 }
 

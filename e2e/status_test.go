@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -124,20 +123,5 @@ func TestDryRunWritesNothing(t *testing.T) {
 			test.MergePatch(policy, `{"spec":{"enforcement":"Enforce"}}`)
 			test.RequireCompleted("job")
 		})
-	}
-}
-
-// ownLabels returns unique labels, so that a policy of an interrupted run does not select the namespace.
-func ownLabels() map[string]string {
-	return map[string]string{"e2e.sidecartermination.dev/team": rand.String(10)}
-}
-
-// clusterPolicy returns a policy for the namespaces with the labels. It has the name of the test's namespace.
-func clusterPolicy(test *harness.Test, mode v1alpha1.Mode, labels map[string]string) *v1alpha1.ClusterSidecarTerminationPolicy {
-	return &v1alpha1.ClusterSidecarTerminationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: test.Namespace},
-		Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{
-			PolicySpec: harness.PolicySpec(mode), NamespaceSelector: &metav1.LabelSelector{MatchLabels: labels},
-		},
 	}
 }

@@ -60,10 +60,10 @@ func TestToolsArgoWorkflow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test := newArgo(t, sidecar)
-			test.requirePhase(createManifest(test.Test, threeSteps), "Succeeded")
+			requirePhase(test, createManifest(test, threeSteps), "Succeeded")
 			for i, record := range test.RequireAllFinished("workflow", 3) {
-				test.requireMains(record, 0)
-				log := kubectl(test.Test, "logs", "--namespace="+test.Namespace, record.Pod.Name, "--container="+harness.MainName)
+				requireMains(test, record, 0)
+				log := kubectl(test, "logs", "--namespace="+test.Namespace, record.Pod.Name, "--container="+harness.MainName)
 				if want := "start" + strings.Repeat("-step", i+1); !strings.Contains(log, "this step wrote "+want+"\n") {
 					t.Errorf("The log of pod %s is %q, want %s", record.Pod.Name, log, want)
 				}
@@ -92,65 +92,62 @@ spec:
 func TestToolsArgoFailedStep(t *testing.T) {
 	harness.Shared(t)
 	test := newArgo(t, argoSidecars["without a shell"])
-	workflow := createManifest(test.Test, fmt.Sprintf(oneStep, "", "exit 3"))
-	test.requirePhase(workflow, "Failed")
+	workflow := createManifest(test, fmt.Sprintf(oneStep, "", "exit 3"))
+	requirePhase(test, workflow, "Failed")
 	if message, _, _ := unstructured.NestedString(workflow.Object, "status", "message"); !strings.Contains(message, "(exit code 3)") {
 		t.Errorf("The workflow's message is %q, want exit code 3", message)
 	}
-	test.requireMains(test.RequireFinished("workflow"), 3)
+	requireMains(test, test.RequireFinished("workflow"), 3)
 }
 
 // The annotation of the guide keeps Argo Workflows from signalling a sidecar that exits with an error.
 func TestToolsArgoKillCommand(t *testing.T) {
 	harness.Shared(t)
 	test := newArgo(t, harness.Sidecar(harness.ExitsSevenOnTerm))
-	test.requirePhase(createManifest(test.Test, fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
-	test.requireMains(test.RequireFinished("workflow"), 0)
+	requirePhase(test, createManifest(test, fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
+	requireMains(test, test.RequireFinished("workflow"), 0)
 }
 
-// argoTest is a test with workflows in its namespace.
-type argoTest struct{ *harness.Test }
-
 // newArgo returns a test with the preset whose workflows may run. OpenKruise injects the sidecar into their pods.
-func newArgo(t *testing.T, sidecar corev1.Container) *argoTest {
+func newArgo(t *testing.T, sidecar corev1.Container) *harness.Test {
 	t.Helper()
-	test := &argoTest{newInjectedTool(t, "argo-workflows", workflowLabel, sidecar, "argo")}
-	permitPods(test.Test, rbacv1.PolicyRule{
+	test := newInjectedTool(t, "argo-workflows", workflowLabel, sidecar, "argo")
+	permitPods(test, rbacv1.PolicyRule{
 		APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"},
 	})
 	return test
 }
 
 // requirePhase waits until the workflow ends, and requires the phase.
-func (t *argoTest) requirePhase(workflow *unstructured.Unstructured, wanted string) {
-	t.Helper()
+func requirePhase(test *harness.Test, workflow *unstructured.Unstructured, wanted string) {
+	test.Helper()
 	phase := ""
-	t.EventuallyGet(workflow, "the workflow to end", harness.FinishTimeout, func() error {
+	test.EventuallyGet(workflow, "the workflow to end", harness.FinishTimeout, func() error {
 		phase, _, _ = unstructured.NestedString(workflow.Object, "status", "phase")
 		if phase == "" || phase == "Pending" || phase == "Running" {
 			var description string
-			t.Recorder.Look(func(seen harness.Seen) { description = seen.Describe(workflow.GetName()) })
+			test.Recorder.Look(func(seen harness.Seen) { description = seen.Describe(workflow.GetName()) })
 			return fmt.Errorf("it is %q: %s", phase, description)
 		}
 		return nil
 	})
 	if phase != wanted {
-		t.Fatalf("The workflow is %s, want %s: %v", phase, wanted, workflow.Object["status"])
+		test.Fatalf("The workflow is %s, want %s: %v", phase, wanted, workflow.Object["status"])
 	}
 }
 
 // requireMains requires that main exited with the code and wait with 0, and that the operator ended only the sidecar.
-func (t *argoTest) requireMains(record *harness.PodRecord, exitCode int32) {
-	t.Helper()
-	t.RequireImage(record, harness.MainName, harness.BusyboxImage)
-	t.RequireImage(record, waitName, argoexecImage)
+func requireMains(test *harness.Test, record *harness.PodRecord, exitCode int32) {
+	test.Helper()
+	test.RequireImage(record, harness.MainName, harness.BusyboxImage)
+	test.RequireImage(record, waitName, argoexecImage)
 	for name, want := range map[string]int32{harness.MainName: exitCode, waitName: 0} {
-		requireExit(t.Test, record, name, want)
+		requireRun(test, record, name, want, 0)
 	}
-	t.Recorder.Look(func(seen harness.Seen) {
+	test.Recorder.Look(func(seen harness.Seen) {
 		for _, crr := range seen.CRRs(record.Pod.Name) {
 			if !slices.Equal(crr.Containers, []string{harness.SidecarName}) {
-				t.Errorf("CRR %s of pod %s ends %v", crr.Name, record.Pod.Name, crr.Containers)
+				test.Errorf("CRR %s of pod %s ends %v", crr.Name, record.Pod.Name, crr.Containers)
 			}
 		}
 	})

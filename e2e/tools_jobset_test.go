@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -22,10 +22,8 @@ const jobSetName = "set"
 
 // newJobSet returns a JobSet. Its pods and Jobs are named JOBSET-REPLICATEDJOB-INDEX.
 func newJobSet(name string, replicatedJobs ...any) *unstructured.Unstructured {
-	spec := map[string]any{"replicatedJobs": replicatedJobs}
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}}
-	object.SetName(name)
-	return object
+	kind := schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}
+	return harness.Object(kind, name, map[string]any{"replicatedJobs": replicatedJobs})
 }
 
 // replicatedJob returns a part of a JobSet: Jobs of one pod that is never retried.
@@ -34,7 +32,7 @@ func replicatedJob(name string, replicas int64, template corev1.PodTemplateSpec)
 }
 
 func replicatedJobOf(name string, replicas int64, job batchv1.JobSpec) map[string]any {
-	return map[string]any{"name": name, "replicas": replicas, "template": map[string]any{"spec": harness.ToMap(job)}}
+	return map[string]any{"name": name, "replicas": replicas, "template": map[string]any{"spec": harness.ToMap(&job)}}
 }
 
 // requireJobSetCompleted waits until the JobSet has ended, and requires that it has completed without a restart.
@@ -144,17 +142,11 @@ func TestToolsJobSetRestartsInPlace(t *testing.T) {
 	createManifest(test, inPlace)
 	requireJobSetCompleted(test, jobSetName)
 	test.WaitForComplete("set-workers-0")
-	test.Recorder.Look(func(seen harness.Seen) {
-		records := seen.Pods("set-workers-0")
-		if len(records) != 2 {
-			t.Errorf("There were %d pods, want 2 that restart in place", len(records))
+	for _, record := range test.RequireAllFinished("set-workers-0", 2) {
+		if restarts := record.Container(harness.MainName).RestartCount; restarts != 1 {
+			t.Errorf("The worker of pod %s has restarted %d times, want once: %s", record.Pod.Name, restarts, record.PhaseLog())
 		}
-		for _, record := range records {
-			if restarts := record.Container(harness.MainName).RestartCount; restarts != 1 || record.Reversal() != "" {
-				t.Errorf("The worker of pod %s has restarted %d times, want once: %s", record.Pod.Name, restarts, record.PhaseLog())
-			}
-		}
-	})
+	}
 }
 
 // trainerJob returns a replicated job as the runtimes of Kubeflow Trainer have it. They leave restartPolicy to JobSet, which sets OnFailure.
@@ -174,21 +166,12 @@ func ancestor(job map[string]any, step string) map[string]any {
 func requireTrained(test *harness.Test, job string, pods int) {
 	test.Helper()
 	test.WaitForComplete(job)
-	test.EventuallySeen("the pods of "+job+" to finish", harness.FinishTimeout, func(seen harness.Seen) error {
-		records := seen.Pods(job)
-		if len(records) != pods || anyRunning(records) {
-			return errors.New(seen.Describe(job))
+	for _, record := range test.RequireAllFinished(job, pods) {
+		requireInjected(test, record)
+		if record.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || record.Pod.Status.Phase != corev1.PodSucceeded {
+			test.Errorf("Pod %s with restartPolicy %s: %s", record.Pod.Name, record.Pod.Spec.RestartPolicy, record.PhaseLog())
 		}
-		return nil
-	})
-	test.Recorder.Look(func(seen harness.Seen) {
-		for _, record := range seen.Pods(job) {
-			requireInjected(test, record)
-			if record.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
-				test.Errorf("Pod %s with restartPolicy %s: %s", record.Pod.Name, record.Pod.Spec.RestartPolicy, record.PhaseLog())
-			}
-		}
-	})
+	}
 }
 
 // TestToolsJobSetOfTrainer has the JobSets that Kubeflow Trainer v2.1.0 makes for a TrainJob of two nodes with torchtune (manifests/base/runtimes): the

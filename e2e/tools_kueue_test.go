@@ -22,31 +22,24 @@ const (
 	kueueQueue = "queue"
 )
 
-func kueueObject(kind, name string, content map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: content}
-	object.SetGroupVersionKind(kueueGroupVersion.WithKind(kind))
-	object.SetName(name)
-	return object
-}
-
 // createQueue makes a queue of the namespace with a quota of CPU for the main container of one Job.
 func createQueue(test *harness.Test) {
 	test.Helper()
 	name := test.Namespace
 	resources := []any{map[string]any{"name": "cpu", "nominalQuota": "1m"}, map[string]any{"name": "memory", "nominalQuota": "1Gi"}}
 	for _, object := range []*unstructured.Unstructured{
-		kueueObject("ResourceFlavor", name, map[string]any{}),
-		kueueObject("ClusterQueue", name, map[string]any{"spec": map[string]any{
+		harness.Object(kueueGroupVersion.WithKind("ResourceFlavor"), name, map[string]any{}),
+		harness.Object(kueueGroupVersion.WithKind("ClusterQueue"), name, map[string]any{
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: test.Namespace}},
 			"resourceGroups": []any{map[string]any{
 				"coveredResources": []any{"cpu", "memory"},
 				"flavors":          []any{map[string]any{"name": name, "resources": resources}},
 			}},
-		}}),
+		}),
 	} {
 		test.CreateForCluster(object)
 	}
-	test.Create(kueueObject("LocalQueue", kueueQueue, map[string]any{"spec": map[string]any{"clusterQueue": name}}))
+	test.Create(harness.Object(kueueGroupVersion.WithKind("LocalQueue"), kueueQueue, map[string]any{"clusterQueue": name}))
 }
 
 // queued returns a Job of one pod with a sidecar, which waits in the queue.

@@ -5,11 +5,8 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,15 +44,19 @@ type tool struct {
 // newTool reads config/samples/tools/NAME.yaml, and enforces config/presets/NAME if there is one.
 func newTool(t *testing.T, name string) *tool {
 	t.Helper()
-	labels := ownLabels()
-	result := &tool{Test: harness.NewWithLabels(t, labels)}
+	result := &tool{Test: harness.New(t)}
 	result.read(name)
-	enforcePreset(result.Test, name, labels)
+	enforcePreset(result.Test, name)
 	return result
 }
 
-// enforcePreset creates the policy of config/presets/NAME, if there is one, enforced in namespaces with the labels.
-func enforcePreset(test *harness.Test, name string, labels map[string]string) {
+// onlyNamespace selects the test's namespace.
+func onlyNamespace(test *harness.Test) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: test.Namespace}}
+}
+
+// enforcePreset creates the policy of config/presets/NAME, if there is one, enforced in the test's namespace.
+func enforcePreset(test *harness.Test, name string) {
 	test.Helper()
 	content, err := os.ReadFile(filepath.Join(test.Repository, "config", "presets", name, "policy.yaml"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -65,31 +66,22 @@ func enforcePreset(test *harness.Test, name string, labels map[string]string) {
 	if err := errors.Join(err, yaml.UnmarshalStrict(content, policy)); err != nil {
 		test.Fatal(err)
 	}
-	policy.Name, policy.Spec.Enforcement = test.Namespace, v1alpha1.EnforcementEnforce
-	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: labels}
+	policy.Name, policy.Spec.Enforcement, policy.Spec.NamespaceSelector = test.Namespace, v1alpha1.EnforcementEnforce, onlyNamespace(test)
 	test.CreateForCluster(policy)
 }
 
 func (t *tool) read(name string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(t.Repository, "config", "samples", "tools", name+".yaml"))
-	if err != nil {
+	file := filepath.Join(t.Repository, "config", "samples", "tools", name+".yaml")
+	found := resource.NewLocalBuilder().WithScheme(scheme.Scheme, scheme.Scheme.PrioritizedVersionsAllGroups()...).
+		FilenameParam(false, &resource.FilenameOptions{Filenames: []string{file}}).Do()
+	if err := found.Visit(func(info *resource.Info, err error) error {
+		if err == nil {
+			t.objects = append(t.objects, info.Object.(client.Object))
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
-	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.objects = append(t.objects, object.(client.Object))
 	}
 }
 
@@ -174,7 +166,7 @@ func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, ex
 	if record.Pod.Status.Phase != phase {
 		t.Errorf("Pod %s is %s, want %s", record.Pod.Name, record.Pod.Status.Phase, phase)
 	}
-	requireExit(t.Test, record, container, exitCode)
+	requireRun(t.Test, record, container, exitCode, 0)
 	if log := kubectl(t.Test, "logs", "--namespace="+t.Namespace, record.Pod.Name, "--container="+container); log != "done\n" {
 		t.Errorf("The log of container %s of pod %s is %q", container, record.Pod.Name, log)
 	}
@@ -251,19 +243,18 @@ func TestToolGitHubARC(t *testing.T) {
 const injectedLabel = "sidecar"
 
 // newPresetTool is newInjectedTool with a sidecar whose name presets list.
-func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test {
+func newPresetTool(t *testing.T, preset, addon string) *harness.Test {
 	t.Helper()
-	return newInjectedTool(t, preset, injectedLabel, harness.Container("istio-proxy", harness.ExitsSevenOnTerm), addons...)
+	return newInjectedTool(t, preset, injectedLabel, harness.Container("istio-proxy", harness.ExitsSevenOnTerm), addon)
 }
 
 // newInjectedTool returns a test with the preset as the only policy. Pods with the label get the sidecar.
-func newInjectedTool(t *testing.T, preset, label string, sidecar corev1.Container, addons ...string) *harness.Test {
+func newInjectedTool(t *testing.T, preset, label string, sidecar corev1.Container, addon string) *harness.Test {
 	t.Helper()
-	harness.RequireAddons(t, addons...)
-	labels := ownLabels()
-	test := harness.NewWithLabels(t, labels)
+	test := harness.New(t)
+	test.RequireAddon(addon)
 	injectWhereLabelled(test, label, sidecar)
-	enforcePreset(test, preset, labels)
+	enforcePreset(test, preset)
 	return test
 }
 
@@ -292,7 +283,7 @@ func createManifest(test *harness.Test, manifest string) *unstructured.Unstructu
 // injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
 func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
 	test.Helper()
-	container := harness.ToMap(sidecar)
+	container := harness.ToMap(&sidecar)
 	container["podInjectPolicy"] = "BeforeAppContainer"
 	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
 	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{

@@ -6,14 +6,20 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	stdlog "log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
+	"testing"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
+	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -61,12 +67,10 @@ func connect() (*Cluster, error) {
 	}
 	config.QPS, config.Burst = 500, 1000
 	config.UserAgent = "sidecar-termination-e2e"
-
-	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
+	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		return nil, fmt.Errorf("register the types: %w", err)
 	}
-	direct, err := client.New(config, client.Options{Scheme: types})
+	direct, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
@@ -91,4 +95,21 @@ func (c *Cluster) TryKubectl(ctx context.Context, arguments ...string) (string, 
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	output, err := command.CombinedOutput()
 	return string(output), err
+}
+
+// StartRegistry starts an empty registry on the loopback interface until the test ends, and returns the prefix of its images. containerd
+// uses plain HTTP there.
+func StartRegistry(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(stdlog.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://") + "/"
+}
+
+// Push writes an image to its registry.
+func (t *Test) Push(reference string, content v1.Image) {
+	t.Helper()
+	if err := crane.Push(content, reference, crane.WithContext(t.Context())); err != nil {
+		t.Fatalf("Push %s: %v", reference, err)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,27 +26,27 @@ var kindsOfAddons = map[string]schema.GroupKind{
 	"argo": {Group: "argoproj.io", Kind: "Workflow"}, "jobset": {Group: "jobset.x-k8s.io", Kind: "JobSet"}, "kueue": {Group: "kueue.x-k8s.io", Kind: "LocalQueue"},
 }
 
-// RequireAddons skips the test if the cluster lacks one of the addons. With REQUIRE_E2E=1 the test fails instead.
-func RequireAddons(t *testing.T, names ...string) {
+// RequireAddon skips the test if the cluster lacks the addon. With REQUIRE_E2E=1 the test fails instead.
+func (t *Test) RequireAddon(name string) {
 	t.Helper()
-	cluster, err := Connect()
-	if err != nil {
+	if t.serves(kindsOfAddons[name]) {
+		return
+	}
+	reason := fmt.Sprintf("The cluster does not have %s: bring it up by make cluster-up WITH=%[1]s", name)
+	if os.Getenv("REQUIRE_E2E") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// serves reports whether the API server has the kind, in one of the versions if there are any.
+func (t *Test) serves(kind schema.GroupKind, versions ...string) bool {
+	t.Helper()
+	_, err := t.Client.RESTMapper().RESTMapping(kind, versions...)
+	if err != nil && !meta.IsNoMatchError(err) {
 		t.Fatal(err)
 	}
-	for _, name := range names {
-		_, err := cluster.Client.RESTMapper().RESTMapping(kindsOfAddons[name])
-		if err == nil {
-			continue
-		}
-		if !meta.IsNoMatchError(err) {
-			t.Fatal(err)
-		}
-		reason := fmt.Sprintf("The cluster does not have %s: bring it up by make cluster-up WITH=%s", name, strings.Join(names, ","))
-		if os.Getenv("REQUIRE_E2E") == "1" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
-	}
+	return err == nil
 }
 
 // LocalPatches are lines of a kustomization. They adapt the operator to the local cluster, whose pods cannot reach the API server by a pod
@@ -89,13 +88,18 @@ func (t *Test) WriteKustomization(files map[string]string) string {
 // LocalCluster runs a localcluster command, such as `component stop kruise-daemon`.
 func (t *Test) LocalCluster(arguments ...string) {
 	t.Helper()
-	t.localCluster(t.Context(), arguments...)
+	// Cleanups call this after the test's context has ended.
+	ctx, cancel := context.WithTimeout(context.Background(), localClusterTimeout)
+	defer cancel()
+	if output, err := t.localClusterCommand(ctx, arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("localcluster %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
 }
 
 // RestoreWith runs a localcluster command when the test ends.
 func (t *Test) RestoreWith(arguments ...string) {
 	t.Helper()
-	t.Cleanup(func() { t.localCluster(context.Background(), arguments...) })
+	t.Cleanup(func() { t.LocalCluster(arguments...) })
 }
 
 // WholeAtEnd makes the test wait at its end until all components and nodes of the local cluster and the operator are healthy.
@@ -113,15 +117,6 @@ func (t *Test) WholeAtEnd() {
 			t.Errorf("The cluster is not healthy: %v", err)
 		}
 	})
-}
-
-func (t *Test) localCluster(ctx context.Context, arguments ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, localClusterTimeout)
-	defer cancel()
-	if output, err := t.localClusterCommand(ctx, arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("localcluster %s: %v\n%s", strings.Join(arguments, " "), err, output)
-	}
 }
 
 func (t *Test) localClusterCommand(ctx context.Context, arguments ...string) *exec.Cmd {

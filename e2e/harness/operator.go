@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,16 +48,14 @@ func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		ready := slices.ContainsFunc(pod.Status.Conditions, isReady)
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
 		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && ready {
 			return pod, nil
 		}
 	}
 	return nil, errors.New("no operator pod is ready (deploy it with `make cluster-deploy`)")
-}
-
-func isReady(condition corev1.PodCondition) bool {
-	return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 }
 
 // OperatorPod returns the operator's ready pod.
@@ -94,21 +93,17 @@ func OperatorDeployment() *appsv1.Deployment {
 // StandInForOperator scales the deployed operator to zero until the test ends, so that processes can replace it.
 func (t *Test) StandInForOperator() {
 	t.Helper()
-	t.Cleanup(func() { t.scaleOperator(context.Background(), 1) })
-	t.scaleOperator(t.Context(), 0)
+	t.Cleanup(func() { t.scaleOperator(1) })
+	t.scaleOperator(0)
 }
 
-func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
+func (t *Test) scaleOperator(replicas int32) {
 	t.Helper()
-	deployment := OperatorDeployment()
-	key, patch := client.ObjectKeyFromObject(deployment), fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if err := progress.Poll(ctx, pollInterval, operatorTimeout, func(ctx context.Context) error {
-		return t.Client.Patch(ctx, OperatorDeployment(), client.RawPatch(client.Merge.Type(), patch))
-	}); err != nil {
-		t.Fatalf("Scale the operator: %v", err)
-	}
-	if err := progress.Poll(ctx, pollInterval, operatorTimeout, func(ctx context.Context) error {
-		if err := t.getAgain(ctx, key, deployment); err != nil {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	if err := progress.Poll(context.Background(), pollInterval, 2*operatorTimeout, func(ctx context.Context) error {
+		// Without a change, a patch only reads.
+		deployment := OperatorDeployment()
+		if err := t.Client.Patch(ctx, deployment, patch); err != nil {
 			return err
 		}
 		status := deployment.Status
@@ -170,7 +165,7 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 		Log:         filepath.Join(directory, "operator.log"),
 	}
 	t.Cleanup(func() {
-		operator.end(context.Background(), operatorStopGrace)
+		operator.Stop()
 		log, _ := os.ReadFile(operator.command.Log)
 		if strings.Contains(string(log), "WARNING: DATA RACE") {
 			t.Error("The operator has a data race")
@@ -204,18 +199,18 @@ func (o *OperatorProcess) Alive() bool { return o.running.Alive() }
 // Kill sends SIGKILL to the operator.
 func (o *OperatorProcess) Kill() {
 	o.test.Helper()
-	o.end(o.test.Context(), 0)
+	o.end(0)
 }
 
 // Stop sends SIGTERM to the operator, so that it releases its lease.
 func (o *OperatorProcess) Stop() {
 	o.test.Helper()
-	o.end(o.test.Context(), operatorStopGrace)
+	o.end(operatorStopGrace)
 }
 
-func (o *OperatorProcess) end(ctx context.Context, grace time.Duration) {
+func (o *OperatorProcess) end(grace time.Duration) {
 	o.test.Helper()
-	if err := process.Stop(ctx, o.running, grace); err != nil {
+	if err := process.Stop(context.Background(), o.running, grace); err != nil {
 		o.test.Errorf("Stop the operator: %v", err)
 	}
 }

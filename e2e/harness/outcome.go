@@ -25,11 +25,19 @@ const (
 	StatusTimeout = 2 * time.Minute
 )
 
-// RequireCompleted waits until the Job is Complete, and then does what RequireSucceeded does.
+// RequireCompleted waits until the Job is Complete, and then does what RequireFinished does. It also fails the test unless the pod succeeded
+// and its main container ran exactly once.
 func (t *Test) RequireCompleted(job string) *PodRecord {
 	t.Helper()
 	t.WaitForComplete(job)
-	return t.RequireSucceeded(job)
+	record := t.RequireFinished(job)
+	if record.Pod.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("Pod %s is %s, want Succeeded", record.Pod.Name, record.Pod.Status.Phase)
+	}
+	if main := record.Container(MainName); main == nil || main.State.Terminated == nil || main.RestartCount != 0 {
+		t.Errorf("The main container of pod %s did not run exactly once: %s", record.Pod.Name, describePods([]*PodRecord{record}))
+	}
+	return record
 }
 
 // WaitForComplete waits until the Job is Complete. It fails the test as soon as the Job is Failed.
@@ -127,20 +135,6 @@ func (t *Test) WaitForRunning(owner string) {
 		}
 		return nil
 	})
-}
-
-// RequireSucceeded does what RequireFinished does. It also fails the test unless the pod succeeded and its main container ran
-// exactly once.
-func (t *Test) RequireSucceeded(owner string) *PodRecord {
-	t.Helper()
-	record := t.RequireFinished(owner)
-	if record.Pod.Status.Phase != corev1.PodSucceeded {
-		t.Errorf("Pod %s is %s, want Succeeded", record.Pod.Name, record.Pod.Status.Phase)
-	}
-	if main := record.Container(MainName); main == nil || main.State.Terminated == nil || main.RestartCount != 0 {
-		t.Errorf("The main container of pod %s did not run exactly once: %s", record.Pod.Name, describePods([]*PodRecord{record}))
-	}
-	return record
 }
 
 // RequireFinished does what RequireAllFinished does with the controller's only pod.

@@ -5,8 +5,10 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -104,12 +106,8 @@ func startRecorder(t *testing.T, config *rest.Config, namespace string) *Recorde
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	factory.Start(ctx.Done())
-	t.Cleanup(func() {
-		cancel()
-		factory.Shutdown() // an event after the test's end would panic
-	})
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown) // an event after the test's end would panic
 	return recorder
 }
 
@@ -150,17 +148,9 @@ func (s Seen) Pods(owner string) []*PodRecord {
 
 // AllPods returns every pod, oldest first.
 func (s Seen) AllPods() []*PodRecord {
-	pods := make([]*PodRecord, 0, len(s.pods))
-	for _, record := range s.pods {
-		pods = append(pods, record)
-	}
-	slices.SortFunc(pods, func(a, b *PodRecord) int {
-		if order := a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Pod.Name, b.Pod.Name)
+	return slices.SortedFunc(maps.Values(s.pods), func(a, b *PodRecord) int {
+		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), strings.Compare(a.Pod.Name, b.Pod.Name))
 	})
-	return pods
 }
 
 // CRRs returns the CRRs of the pod, including deleted ones, oldest first.
@@ -213,15 +203,6 @@ func (s Seen) observeCRR(object *unstructured.Unstructured, _ bool) error {
 
 // Finished reports whether the phase is terminal.
 func (p *PodRecord) Finished() bool { return isTerminal(p.Pod.Status.Phase) }
-
-// FinishedAt returns when a terminal phase was first recorded.
-func (p *PodRecord) FinishedAt() (time.Time, bool) {
-	first := slices.IndexFunc(p.Phases, func(change PhaseChange) bool { return isTerminal(change.Phase) })
-	if first < 0 {
-		return time.Time{}, false
-	}
-	return p.Phases[first].At, true
-}
 
 // Reversal returns the states of a pod that left a terminal phase, or "".
 func (p *PodRecord) Reversal() string {

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -40,6 +42,33 @@ const (
 
 var notForNames = regexp.MustCompile(`[^a-z0-9]+`)
 
+var (
+	shared    sync.WaitGroup
+	exclusive sync.Mutex
+	// namespaces limits how many parallel tests have a namespace, to limit the load of the node.
+	namespaces = make(chan struct{}, 12)
+)
+
+// Shared marks a top-level test that runs in parallel with other tests.
+func Shared(t *testing.T) {
+	t.Helper()
+	shared.Add(1)
+	t.Cleanup(shared.Done)
+	t.Parallel()
+}
+
+// Exclusive marks a top-level test that affects the whole cluster. It runs alone, after all shared tests.
+//
+// The testing package runs each test up to its call of t.Parallel before it resumes any. All shared tests are therefore counted
+// before the wait below starts.
+func Exclusive(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	shared.Wait()
+	exclusive.Lock()
+	t.Cleanup(exclusive.Unlock)
+}
+
 // Test is a running test with its own namespace and recorder.
 type Test struct {
 	*testing.T
@@ -52,26 +81,18 @@ type Test struct {
 // first if the test has failed.
 func New(t *testing.T) *Test {
 	t.Helper()
-	return NewWithLabels(t, nil)
-}
-
-// NewWithLabels is New with labels on the namespace.
-func NewWithLabels(t *testing.T, labels map[string]string) *Test {
-	t.Helper()
 	cluster, err := Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	takeSlot(t)
+	namespaces <- struct{}{}
+	t.Cleanup(func() { <-namespaces })
 
 	name := strings.Trim(notForNames.ReplaceAllString(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "-"), "-")
 	if len(name) > longestTestName {
 		name = strings.TrimRight(name[:longestTestName], "-")
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-" + name + "-", Labels: map[string]string{labelNamespace: "true"}}}
-	for key, value := range labels {
-		namespace.Labels[key] = value
-	}
 	if err := cluster.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("Create a namespace: %v", err)
 	}
@@ -164,19 +185,15 @@ func (t *Test) EventuallyGet(object client.Object, what string, timeout time.Dur
 	t.Helper()
 	key := client.ObjectKeyFromObject(object)
 	t.Eventually(what, timeout, func(ctx context.Context) error {
-		if err := t.getAgain(ctx, key, object); err != nil {
+		// Decoding keeps fields that a response omits.
+		if _, untyped := object.(*unstructured.Unstructured); !untyped {
+			reflect.ValueOf(object).Elem().SetZero()
+		}
+		if err := t.Client.Get(ctx, key, object); err != nil {
 			return err
 		}
 		return check()
 	})
-}
-
-// getAgain reads the object without fields of its previous state: decoding keeps fields that a response omits.
-func (t *Test) getAgain(ctx context.Context, key client.ObjectKey, object client.Object) error {
-	if _, untyped := object.(*unstructured.Unstructured); !untyped {
-		reflect.ValueOf(object).Elem().SetZero()
-	}
-	return t.Client.Get(ctx, key, object)
 }
 
 // Within returns the test for one of its subtests.
@@ -270,8 +287,5 @@ func (t *Test) EventuallyStatus(policy *v1alpha1.SidecarTerminationPolicy, what 
 
 // Condition returns the policy's condition, or an empty one.
 func Condition(status v1alpha1.PolicyStatus, conditionType string) metav1.Condition {
-	if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
-		return *condition
-	}
-	return metav1.Condition{}
+	return ptr.Deref(meta.FindStatusCondition(status.Conditions, conditionType), metav1.Condition{})
 }

@@ -5,8 +5,6 @@
 package harness
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -17,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
@@ -144,25 +143,18 @@ func Pod(name string, labels map[string]string, template corev1.PodTemplateSpec)
 // Policy returns a policy for every pod of its namespace that declares the containers sidecars, by default the one that Sidecar
 // returns.
 func Policy(mode v1alpha1.Mode, sidecars ...string) *v1alpha1.SidecarTerminationPolicy {
-	return &v1alpha1.SidecarTerminationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "policy"},
-		Spec:       v1alpha1.SidecarTerminationPolicySpec{PolicySpec: PolicySpec(mode, sidecars...)},
-	}
-}
-
-// PolicySpec returns the spec of Policy without a selector.
-func PolicySpec(mode v1alpha1.Mode, sidecars ...string) v1alpha1.PolicySpec {
 	if len(sidecars) == 0 {
 		sidecars = []string{SidecarName}
 	}
-	spec := v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{Mode: mode}}
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy"}}
+	policy.Spec.Mode = mode
 	for _, name := range sidecars {
-		spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
+		policy.Spec.Sidecars = append(policy.Spec.Sidecars, v1alpha1.Sidecar{Name: name})
 	}
 	if mode == v1alpha1.ModeImage {
-		spec.Image = QuickExitImage
+		policy.Spec.Image = QuickExitImage
 	}
-	return spec
+	return policy
 }
 
 const (
@@ -208,22 +200,23 @@ func (g *Gate) Open() {
 // KruiseGroupVersion is the API version of OpenKruise that the tests use.
 var KruiseGroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
 
-// Kruise returns an object of an OpenKruise kind.
-func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind))
+// Object returns an object of a kind whose type the tests do not have.
+func Object(kind schema.GroupVersionKind, name string, spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(kind)
 	object.SetName(name)
-	if spec != nil {
-		object.Object["spec"] = spec
-	}
 	return object
 }
 
-// ToMap returns the object as unstructured content.
+// Kruise returns an object of an OpenKruise kind.
+func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	return Object(KruiseGroupVersion.WithKind(kind), name, spec)
+}
+
+// ToMap returns what the pointer points to as unstructured content.
 func ToMap(object any) map[string]any {
-	data, err := json.Marshal(object)
-	fields := map[string]any{}
-	if err := errors.Join(err, json.Unmarshal(data, &fields)); err != nil {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
 		panic(err)
 	}
 	return fields

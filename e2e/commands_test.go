@@ -34,6 +34,21 @@ var buildPlugin = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
+// commandTimeout is for one command.
+const commandTimeout = 5 * time.Minute
+
+// kubectl runs kubectl on the cluster and returns its output.
+func kubectl(test *harness.Test, arguments ...string) string {
+	test.Helper()
+	ctx, cancel := context.WithTimeout(test.Context(), commandTimeout)
+	defer cancel()
+	output, err := test.TryKubectl(ctx, arguments...)
+	if err != nil {
+		test.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+	return output
+}
+
 // plugin runs the plugin and returns its output, with whitespace collapsed, and its exit code.
 func plugin(test *harness.Test, arguments ...string) (string, int) {
 	test.Helper()
@@ -41,7 +56,7 @@ func plugin(test *harness.Test, arguments ...string) (string, int) {
 	if err != nil {
 		test.Fatalf("Build the plugin: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(test.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(test.Context(), commandTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+test.Kubeconfig)
