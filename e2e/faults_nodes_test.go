@@ -34,7 +34,13 @@ func TestFaultsNodeAway(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
-	f.inWaves, f.change = true, tolerateUnreachable
+	f.inWaves = true
+	// Kubernetes would delete the pods after 5 minutes, which a Job counts as failures.
+	f.change = func(job *batchv1.Job) {
+		job.Spec.Template.Spec.Tolerations = append(job.Spec.Template.Spec.Tolerations, corev1.Toleration{
+			Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+		})
+	}
 	components := []string{kubelet, kruiseDaemon}
 	for _, component := range components {
 		f.RestoreWith("component", "start", component)
@@ -56,13 +62,6 @@ func TestFaultsNodeAway(t *testing.T) {
 		f.waitForNode(corev1.ConditionTrue)
 	})
 	f.waitForStuck(false, harness.StatusTimeout)
-}
-
-// tolerateUnreachable keeps Kubernetes from deleting the pods after 5 minutes, which a Job counts as failures.
-func tolerateUnreachable(job *batchv1.Job) {
-	job.Spec.Template.Spec.Tolerations = append(job.Spec.Template.Spec.Tolerations, corev1.Toleration{
-		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-	})
 }
 
 // waitForStuck waits until a policy reports stuck pods, or none does.

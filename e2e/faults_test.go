@@ -59,22 +59,13 @@ func (f *faultJobs) disturb(scenario string, wanted int, pause func() time.Durat
 		}
 		f.feed()
 	}
-	f.finish()
+	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline) && !f.SeenWithin(10*time.Second, f.allFinished); {
+		f.feed()
+	}
 	f.requireAsAlone()
 	f.Logf("%s: %d Jobs and %d faults within %s", scenario, len(f.jobs), faults, time.Since(began))
 	if faults < wanted {
 		f.Errorf("%d faults were injected within %s, want %d", faults, faultsTimeout, wanted)
-	}
-}
-
-// finish waits for all Jobs. requireAsAlone reports stuck ones.
-func (f *faultJobs) finish() {
-	f.Helper()
-	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline); {
-		f.feed()
-		if f.SeenWithin(10*time.Second, f.allFinished) {
-			return
-		}
 	}
 }
 

@@ -56,7 +56,11 @@ func TestKruiseRemovedAndInstalled(t *testing.T) {
 	endedByCRR(test)
 	waitForPrePulled(test, prePull, "True PrePulled")
 
-	requireNoRestart(test, operator)
+	now := test.OperatorPod()
+	if now.UID != operator.UID || now.Status.ContainerStatuses[0].RestartCount != operator.Status.ContainerStatuses[0].RestartCount {
+		test.Errorf("The operator restarted: pod %s with %+v, now pod %s with %+v",
+			operator.Name, operator.Status.ContainerStatuses, now.Name, now.Status.ContainerStatuses)
+	}
 }
 
 // removeKruise removes OpenKruise from the cluster. Its manager converts its custom resources and releases their finalizers, so it
@@ -74,16 +78,6 @@ func removeKruise(test *harness.Test) {
 	test.LocalCluster("component", "stop", kruiseManager)
 	kubectl(test, "delete", "mutatingwebhookconfigurations/kruise-mutating-webhook-configuration",
 		"validatingwebhookconfigurations/kruise-validating-webhook-configuration")
-}
-
-// requireNoRestart requires that the operator's pod is the same as before and that its container did not restart.
-func requireNoRestart(test *harness.Test, before *corev1.Pod) {
-	test.Helper()
-	now := test.OperatorPod()
-	if now.UID != before.UID || now.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
-		test.Errorf("The operator restarted: pod %s with %+v, now pod %s with %+v",
-			before.Name, before.Status.ContainerStatuses, now.Name, now.Status.ContainerStatuses)
-	}
 }
 
 const (

@@ -85,7 +85,12 @@ func (c cell) String() string {
 
 // In every combination of a pod that starts and whose main container ends, that container decides the Job's outcome.
 func TestOutcomeMatrix(t *testing.T) {
-	sharedUnlessLong(t)
+	if testenv.Long() {
+		// All rows together with other tests are more than the node can run.
+		harness.Exclusive(t)
+	} else {
+		harness.Shared(t)
+	}
 	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) { spec.TerminationDeadlineSeconds = ptr.To[int32](10) })
 	var all []cell
 	if testenv.Long() {

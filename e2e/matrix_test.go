@@ -17,7 +17,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 const (
@@ -57,16 +56,6 @@ const (
 type matrixRun struct {
 	*harness.Test
 	slots chan struct{}
-}
-
-// sharedUnlessLong marks a matrix. All its rows together with other tests are more than the node can run.
-func sharedUnlessLong(t *testing.T) {
-	t.Helper()
-	if testenv.Long() {
-		harness.Exclusive(t)
-	} else {
-		harness.Shared(t)
-	}
 }
 
 func newMatrixRun(t *testing.T, change func(*v1alpha1.PolicySpec)) *matrixRun {

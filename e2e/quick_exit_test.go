@@ -67,18 +67,8 @@ var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 	})
 })
 
-// coveredCommands are the paths at which the image of pushQuickExit has the program, besides the default paths.
+// coveredCommands are the paths at which the quick-exit image of these tests has the program, besides the default paths.
 var coveredCommands = []string{sidecarProgram, "/usr/local/bin/agent"}
-
-// pushQuickExit pushes a quick-exit image with coveredCommands.
-func pushQuickExit(test *harness.Test, reference string) {
-	test.Helper()
-	image, err := clusterimages.QuickExit(test.Context(), test.Repository, thisPlatform, coveredCommands...)
-	if err != nil {
-		test.Fatal(err)
-	}
-	test.Push(reference, image)
-}
 
 // jobWithRealSidecar returns a Job whose first container is realSidecar from the registry.
 func jobWithRealSidecar(test *harness.Test, registry string, restartPolicy corev1.RestartPolicy) *batchv1.Job {
@@ -93,7 +83,7 @@ func jobWithRealSidecar(test *harness.Test, registry string, restartPolicy corev
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
 }
 
-// policyForImage returns a policy with an image of pushQuickExit and without fallback.
+// policyForImage returns a policy with a quick-exit image that has coveredCommands, and without fallback.
 func policyForImage(image string) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Spec.Image, policy.Spec.Fallback = image, v1alpha1.FallbackDisabled
@@ -175,7 +165,11 @@ func TestQuickExitImageTerminatesSidecars(t *testing.T) {
 			}
 			harness.MountHostDirectory(pod, harness.SidecarName, shared, sharedDirectory)
 			image := registry + "quick-exit:" + test.Namespace
-			pushQuickExit(test, image)
+			quickExit, err := clusterimages.QuickExit(test.Context(), test.Repository, thisPlatform, coveredCommands...)
+			if err != nil {
+				test.Fatal(err)
+			}
+			test.Push(image, quickExit)
 			test.Create(policyForImage(image), job)
 			requireEndedByRealImage(test, image)
 			requireKubeletWarnings(test, way.warnings...)

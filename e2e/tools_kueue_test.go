@@ -17,10 +17,7 @@ import (
 
 var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
 
-const (
-	queueLabel = "kueue.x-k8s.io/queue-name"
-	kueueQueue = "queue"
-)
+const kueueQueue = "queue"
 
 // createQueue makes a queue of the namespace with a quota of CPU for the main container of one Job.
 func createQueue(test *harness.Test) {
@@ -46,7 +43,7 @@ func createQueue(test *harness.Test) {
 func queued(name string) *batchv1.Job {
 	job := harness.Job(name, corev1.RestartPolicyNever, harness.Main(2))
 	job.Spec.Template = injected(job.Spec.Template)
-	job.Labels = map[string]string{queueLabel: kueueQueue}
+	job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": kueueQueue}
 	return job
 }
 
