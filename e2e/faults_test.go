@@ -248,10 +248,7 @@ func (f *faultJobs) terminating(seen harness.Seen) int {
 	count := 0
 	for _, record := range seen.AllPods() {
 		sidecar := record.Container(harness.SidecarName)
-		if record.Deleted || sidecar == nil || sidecar.State.Running == nil {
-			continue
-		}
-		if attempted(seen, record) {
+		if !record.Deleted && sidecar != nil && sidecar.State.Running != nil && attempted(seen, record) {
 			count++
 		}
 	}

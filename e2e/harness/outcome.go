@@ -171,8 +171,9 @@ func (t *Test) RequireAllFinished(owner string, number int) []*PodRecord {
 // RequireNoReversal fails the test if the pod has left a terminal phase.
 func (t *Test) RequireNoReversal(record *PodRecord) {
 	t.Helper()
-	if reversal := record.Reversal(); reversal != "" {
-		t.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
+	first := slices.IndexFunc(record.Phases, func(change PhaseChange) bool { return isTerminal(change.Phase) })
+	if first >= 0 && first < len(record.Phases)-1 {
+		t.Errorf("Pod %s left a terminal phase: %s\n%s", record.Pod.Name, record.PhaseLog(), strings.Join(record.States, "\n"))
 	}
 }
 

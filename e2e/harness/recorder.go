@@ -204,15 +204,6 @@ func (s Seen) observeCRR(object *unstructured.Unstructured, _ bool) error {
 // Finished reports whether the phase is terminal.
 func (p *PodRecord) Finished() bool { return isTerminal(p.Pod.Status.Phase) }
 
-// Reversal returns the states of a pod that left a terminal phase, or "".
-func (p *PodRecord) Reversal() string {
-	first := slices.IndexFunc(p.Phases, func(change PhaseChange) bool { return isTerminal(change.Phase) })
-	if first < 0 || first == len(p.Phases)-1 {
-		return ""
-	}
-	return p.PhaseLog() + "\n" + strings.Join(p.States, "\n")
-}
-
 // PhaseLog returns the phases with the seconds since the first.
 func (p *PodRecord) PhaseLog() string {
 	var log []string

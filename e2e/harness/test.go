@@ -31,9 +31,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
-// labelNamespace marks every namespace that the tests create.
-const labelNamespace = "e2e.sidecartermination.dev/namespace"
-
 const (
 	cleanupTimeout       = 30 * time.Second
 	longestTestName      = 40
@@ -92,7 +89,9 @@ func New(t *testing.T) *Test {
 	if len(name) > longestTestName {
 		name = strings.TrimRight(name[:longestTestName], "-")
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-" + name + "-", Labels: map[string]string{labelNamespace: "true"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "e2e-" + name + "-", Labels: map[string]string{"e2e.sidecartermination.dev/namespace": "true"},
+	}}
 	if err := cluster.Client.Create(t.Context(), namespace); err != nil {
 		t.Fatalf("Create a namespace: %v", err)
 	}

@@ -29,7 +29,8 @@ func main() {
 	health := flag.String("health-address", "127.0.0.1:0", "address that serves HTTP once the node is ready")
 	flag.Parse()
 	log.L = klogv2.New(nil)
-	err := run(context.Background(), *name, *kubeconfig, *health, &provider{images: *images, directory: *directory, pods: map[cache.ObjectName]*sandbox{}})
+	processes := &provider{images: *images, directory: *directory, pods: map[cache.ObjectName]*sandbox{}}
+	err := run(context.Background(), *name, *kubeconfig, *health, processes)
 	fmt.Fprintln(os.Stderr, "virtualnode:", err)
 	os.Exit(1)
 }
