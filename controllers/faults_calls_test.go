@@ -175,7 +175,7 @@ func (f *fixture) tellStory(k *testenv.Kruise) {
 		spec.Sidecars[0].Name, spec.Mode = "logger", v1alpha1.ModePodPhase
 		spec.NamespaceSelector.MatchLabels["batch"] = "on"
 	})
-	for _, policy := range []client.Object{mesh, edge, clusterPolicy} {
+	for _, policy := range []v1alpha1.Policy{mesh, edge, clusterPolicy} {
 		f.untilCounts(policy, counts{})
 	}
 	named := func(name string) func(*corev1.Pod) {

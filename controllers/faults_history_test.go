@@ -147,10 +147,10 @@ func (l *lagging) Policies(pod *corev1.Pod, namespaceLabels map[string]string) (
 		all, err = append(all, policy), errors.Join(err, parseErr)
 	}
 	for i := range namespaced.policies {
-		add(resolve.FromNamespaced(&namespaced.policies[i]))
+		add(resolve.Parse(&namespaced.policies[i]))
 	}
 	for i := range cluster.clusterPolicies {
-		add(resolve.FromCluster(&cluster.clusterPolicies[i]))
+		add(resolve.Parse(&cluster.clusterPolicies[i]))
 	}
 	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespaceLabels) }), err
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,24 +114,19 @@ func declarationChanged() predicate.Predicate {
 }
 
 // toPolicy enqueues the policy itself.
-func toPolicy(kind resolve.PolicyKind) handler.TypedEventHandler[client.Object, resolve.PolicyRef] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, policy client.Object) []resolve.PolicyRef {
-		return []resolve.PolicyRef{{Kind: kind, Namespace: policy.GetNamespace(), Name: policy.GetName()}}
-	})
+func toPolicy(_ context.Context, policy client.Object) []resolve.PolicyRef {
+	return []resolve.PolicyRef{resolve.RefOf(policy.(v1alpha1.Policy))}
 }
 
 // forEachPolicy calls the function with each policy. The cache fails only before its start or after its stop, when nothing is lost.
 func forEachPolicy(ctx context.Context, c client.Reader, do func(resolve.PolicyRef)) {
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
-		for i := range namespaced.Items {
-			do(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: namespaced.Items[i].Namespace, Name: namespaced.Items[i].Name})
+	for _, list := range []client.ObjectList{&v1alpha1.SidecarTerminationPolicyList{}, &v1alpha1.ClusterSidecarTerminationPolicyList{}} {
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			continue
 		}
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
-		for i := range cluster.Items {
-			do(resolve.PolicyRef{Kind: resolve.KindCluster, Name: cluster.Items[i].Name})
-		}
+		_ = meta.EachListItem(list, func(policy runtime.Object) error {
+			do(resolve.RefOf(policy.(v1alpha1.Policy)))
+			return nil
+		})
 	}
 }

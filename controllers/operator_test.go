@@ -55,31 +55,25 @@ func succeeded(pod *corev1.Pod) bool    { return pod.Status.Phase == corev1.PodS
 func imageSwapped(pod *corev1.Pod) bool { return slices.Contains(images(pod), quickExit) }
 
 // untilStatus waits until the check passes for the policy's status, and returns the status.
-func (f *fixture) untilStatus(policy client.Object, what string, check func(v1alpha1.PolicyStatus) bool) v1alpha1.PolicyStatus {
+func (f *fixture) untilStatus(policy v1alpha1.Policy, what string, check func(v1alpha1.PolicyStatus) bool) v1alpha1.PolicyStatus {
 	f.Helper()
-	var status v1alpha1.PolicyStatus
+	_, status := policy.Parts()
 	testenv.Eventually(f.T, policy.GetName()+": "+what, func(ctx context.Context) error {
 		if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
 		}
-		switch p := policy.(type) {
-		case *v1alpha1.SidecarTerminationPolicy:
-			status = p.Status
-		case *v1alpha1.ClusterSidecarTerminationPolicy:
-			status = p.Status
-		}
-		if status.ObservedGeneration != policy.GetGeneration() || !check(status) {
-			return fmt.Errorf("status of generation %d: %+v", policy.GetGeneration(), status)
+		if status.ObservedGeneration != policy.GetGeneration() || !check(*status) {
+			return fmt.Errorf("status of generation %d: %+v", policy.GetGeneration(), *status)
 		}
 		return nil
 	})
-	return status
+	return *status
 }
 
 // counts are the columns of a policy's status.
 type counts struct{ matched, waiting, terminating, stuck, terminated int }
 
-func (f *fixture) untilCounts(policy client.Object, want counts) v1alpha1.PolicyStatus {
+func (f *fixture) untilCounts(policy v1alpha1.Policy, want counts) v1alpha1.PolicyStatus {
 	f.Helper()
 	return f.untilStatus(policy, fmt.Sprintf("counts %+v", want), func(s v1alpha1.PolicyStatus) bool {
 		return want == counts{int(s.MatchedPods), int(s.WaitingPods), int(s.TerminatingPods), int(s.StuckPods), int(s.TerminatedPods)}

@@ -59,7 +59,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 	if wait := r.states.get(ref).notBefore.Sub(now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	policy, invalid := object.parse()
+	policy, invalid := resolve.Parse(object)
 	summary, err := r.summarize(ctx, policy, invalid)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -71,14 +71,15 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, Unguarded: r.unguarded.Load(), PrePull: pull.Report}
-	status := rollup.Summarize(rolledUp, *object.status, summary, tally, now)
+	_, old := object.Parts()
+	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: policy.Spec, Invalid: invalid, Unguarded: r.unguarded.Load(), PrePull: pull.Report}
+	status := rollup.Summarize(rolledUp, *old, summary, tally, now)
 	return r.report(ctx, object, status, tally, repeated)
 }
 
 // report writes the status, and keeps the tally if that fails. After a repeated write it requeues the policy for newer tallies.
 func (r *PolicyReconciler) report(
-	ctx context.Context, object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, repeated bool,
+	ctx context.Context, object v1alpha1.Policy, status v1alpha1.PolicyStatus, tally rollup.Tally, repeated bool,
 ) (ctrl.Result, error) {
 	if err := r.write(ctx, object, status); err != nil {
 		r.keepTally(object, status, tally, err)
@@ -87,7 +88,7 @@ func (r *PolicyReconciler) report(
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.states.setUnanswered(object.ref, nil)
+	r.states.setUnanswered(resolve.RefOf(object), nil)
 	if repeated {
 		return ctrl.Result{RequeueAfter: max(r.options.StatusPeriod, time.Millisecond)}, nil
 	}
@@ -103,45 +104,46 @@ func (r *PolicyReconciler) delay(ref resolve.PolicyRef, until time.Time) {
 
 // takeTally returns what to add to the status. While the outcome of the last write is unknown, it returns the tally of that write
 // again, and repeated is true. At most one of two writes from one resourceVersion succeeds, so nothing is counted twice.
-func (r *PolicyReconciler) takeTally(object *policyObject) (tally rollup.Tally, repeated bool) {
-	last := r.states.get(object.ref).unanswered
+func (r *PolicyReconciler) takeTally(object v1alpha1.Policy) (tally rollup.Tally, repeated bool) {
+	last := r.states.get(resolve.RefOf(object)).unanswered
 	if last == nil {
-		return r.reporter.take(object.ref), false
+		return r.reporter.take(resolve.RefOf(object)), false
 	}
 	if object.GetResourceVersion() == last.resourceVersion {
 		return last.tally, true
 	}
-	r.states.setUnanswered(object.ref, nil)
-	if !last.appliedTo(*object.status) {
-		r.reporter.restore(object.ref, last.tally)
+	r.states.setUnanswered(resolve.RefOf(object), nil)
+	if _, status := object.Parts(); !last.appliedTo(*status) {
+		r.reporter.restore(resolve.RefOf(object), last.tally)
 	}
-	return r.reporter.take(object.ref), false
+	return r.reporter.take(resolve.RefOf(object)), false
 }
 
 // keepTally keeps the tally of a failed write. The object is as it was sent.
-func (r *PolicyReconciler) keepTally(object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
+func (r *PolicyReconciler) keepTally(object v1alpha1.Policy, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
 	notApplied := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
 	switch {
-	case r.states.get(object.ref).unanswered != nil:
+	case r.states.get(resolve.RefOf(object)).unanswered != nil:
 		// The tally is the one of the unanswered write, whose outcome is still unknown.
 	case notApplied || tally.Empty():
-		r.reporter.restore(object.ref, tally)
+		r.reporter.restore(resolve.RefOf(object), tally)
 	default:
-		r.states.setUnanswered(object.ref, &statusWrite{object.GetResourceVersion(), status, tally})
+		r.states.setUnanswered(resolve.RefOf(object), &statusWrite{object.GetResourceVersion(), status, tally})
 	}
 }
 
 // write replaces the status if it changed. It includes counts of zero, which users read in columns. A policy from a stale cache
 // has totals that are too low; the write then fails with a conflict.
-func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, status v1alpha1.PolicyStatus) error {
-	if equality.Semantic.DeepEqual(*object.status, status) {
+func (r *PolicyReconciler) write(ctx context.Context, object v1alpha1.Policy, status v1alpha1.PolicyStatus) error {
+	_, written := object.Parts()
+	if equality.Semantic.DeepEqual(*written, status) {
 		return nil
 	}
-	*object.status = status
-	if err := r.client.Status().Update(ctx, object.Object); err != nil {
+	*written = status
+	if err := r.client.Status().Update(ctx, object); err != nil {
 		return fmt.Errorf("write status of policy: %w", err)
 	}
-	r.delay(object.ref, r.options.Clock.Now().Add(r.options.StatusPeriod))
+	r.delay(resolve.RefOf(object), r.options.Clock.Now().Add(r.options.StatusPeriod))
 	return nil
 }
 
@@ -229,25 +231,11 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	return o, nil
 }
 
-// policyObject is a policy of either kind, with the parts that both kinds have.
-type policyObject struct {
-	client.Object
-	ref    resolve.PolicyRef
-	spec   *v1alpha1.PolicySpec
-	status *v1alpha1.PolicyStatus
-	parse  func() (resolve.Policy, error)
-}
-
 // readPolicy returns a copy of the policy, which the caller may change.
-func readPolicy(ctx context.Context, c client.Reader, ref resolve.PolicyRef) (*policyObject, error) {
+func readPolicy(ctx context.Context, c client.Reader, ref resolve.PolicyRef) (v1alpha1.Policy, error) {
+	var policy v1alpha1.Policy = &v1alpha1.SidecarTerminationPolicy{}
 	if ref.Kind == resolve.KindCluster {
-		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
-		err := c.Get(ctx, types.NamespacedName{Name: ref.Name}, policy)
-		return &policyObject{policy, ref, &policy.Spec.PolicySpec, &policy.Status,
-			func() (resolve.Policy, error) { return resolve.FromCluster(policy) }}, err
+		policy = &v1alpha1.ClusterSidecarTerminationPolicy{}
 	}
-	policy := &v1alpha1.SidecarTerminationPolicy{}
-	err := c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, policy)
-	return &policyObject{policy, ref, &policy.Spec.PolicySpec, &policy.Status,
-		func() (resolve.Policy, error) { return resolve.FromNamespaced(policy) }}, err
+	return policy, c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, policy)
 }

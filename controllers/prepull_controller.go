@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -28,13 +29,13 @@ type prePulls struct {
 }
 
 // decide reads the policy's jobs and returns what to do about them and how they are.
-func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.Decision, error) {
-	existing, err := p.jobs.Of(ctx, object.GetUID())
+func (p *prePulls) decide(ctx context.Context, policy v1alpha1.Policy) (prepull.Decision, error) {
+	existing, err := p.jobs.Of(ctx, policy.GetUID())
 	if err != nil {
 		return prepull.Decision{}, err
 	}
 	return prepull.Decide(prepull.Situation{
-		Policy:         object.toPrePull(),
+		Policy:         policy,
 		Namespace:      p.options.PrePullNamespace,
 		DefaultImage:   p.options.Resolve.Image,
 		Images:         p.options.Capabilities.Images,
@@ -42,12 +43,8 @@ func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.De
 		NamespacesOnly: p.options.Capabilities.NamespacesOnly,
 		Served:         p.jobs.Availability.Available(),
 		Existing:       existing,
-		Denial:         p.states.get(object.ref).pullDenial,
+		Denial:         p.states.get(resolve.RefOf(policy)).pullDenial,
 	}), nil
-}
-
-func (o *policyObject) toPrePull() prepull.Policy {
-	return prepull.Policy{Ref: o.ref, UID: o.GetUID(), Spec: o.spec, Deleted: o.GetDeletionTimestamp() != nil}
 }
 
 // PrePullReconciler creates and deletes the pull jobs of one policy, and writes nothing else. PolicyReconciler reports on the jobs
@@ -62,7 +59,7 @@ type PrePullReconciler struct {
 // Reconcile creates and deletes pull jobs until the policy has those that it wants. It is idempotent. Kubernetes' garbage collector
 // deletes the jobs of a deleted policy.
 func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
-	object, err := readPolicy(ctx, r.client, ref)
+	policy, err := readPolicy(ctx, r.client, ref)
 	if apierrors.IsNotFound(err) {
 		r.prePulls.states.setPullDenial(ref, "")
 		return ctrl.Result{}, nil
@@ -70,11 +67,11 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get policy: %w", err)
 	}
-	decision, err := r.prePulls.decide(ctx, object)
+	decision, err := r.prePulls.decide(ctx, policy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	denied, err := r.create(ctx, object, decision.Create)
+	denied, err := r.create(ctx, policy, decision.Create)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -95,10 +92,10 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 }
 
 // create creates the jobs until one is denied, and enqueues the policy to report that.
-func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jobs []prepull.Job) (denied bool, err error) {
+func (r *PrePullReconciler) create(ctx context.Context, policy v1alpha1.Policy, jobs []prepull.Job) (denied bool, err error) {
 	denial := ""
 	for _, job := range jobs {
-		err := r.prePulls.jobs.Create(ctx, object.toPrePull(), job)
+		err := r.prePulls.jobs.Create(ctx, policy, job)
 		if errors.Is(err, pulljob.ErrDenied) {
 			denial = err.Error()
 			break
@@ -107,8 +104,8 @@ func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jo
 			return false, err
 		}
 	}
-	if r.prePulls.states.setPullDenial(object.ref, denial) {
-		r.notify(object.ref)
+	if ref := resolve.RefOf(policy); r.prePulls.states.setPullDenial(ref, denial) {
+		r.notify(ref)
 	}
 	return denial != "", nil
 }

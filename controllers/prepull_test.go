@@ -194,7 +194,7 @@ func TestPullJobsFollowPolicy(t *testing.T) {
 }
 
 // wantPrePulled waits for the policy's condition.
-func (f *fixture) wantPrePulled(policy client.Object, want string) {
+func (f *fixture) wantPrePulled(policy v1alpha1.Policy, want string) {
 	f.Helper()
 	f.untilStatus(policy, "says "+want, func(s v1alpha1.PolicyStatus) bool { return strings.HasPrefix(prePulled(s), want) })
 }

@@ -95,7 +95,7 @@ func TestRandomPolicyIsDeniedOrReported(t *testing.T) {
 }
 
 // vary fills each field of the policy's spec with random values. The operator must report on each that the API server accepts.
-func (f *fixture) vary(filler *randfill.Filler, policy client.Object, spec any) {
+func (f *fixture) vary(filler *randfill.Filler, policy v1alpha1.Policy, spec any) {
 	f.Helper()
 	values := reflect.ValueOf(spec).Elem()
 	declarations := []string{"Sidecars", "MainContainers"}

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -211,59 +212,58 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 
 // watchPods adds the pod controller. It watches the unfinished pods, and everything that a decision about a pod depends on.
 func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Request]) error {
-	c, err := controller.New("pod", mgr, controller.Options{
-		Reconciler:              untilStopped[reconcile.Request]{r},
-		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
-		NewQueue:                newFairQueue,
-	})
-	if err != nil {
-		return err
-	}
 	unfinished, pods := mgr.GetCache(), r.reader.pods
-	watches := []source.Source{
-		source.Kind[client.Object](unfinished, &podcache.Pod{}, &podHandler{}),
-		source.Kind[client.Object](unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged()),
-		queue,
+	watches := []source.Source{source.Kind[client.Object](unfinished, &podcache.Pod{}, &podHandler{}), queue}
+	for _, kind := range policyKinds(r.options) {
+		watches = append(watches, source.Kind(unfinished, kind, podsOfPolicy(pods), declarationChanged()))
 	}
 	if r.options.NodeKindRules.All == "" {
 		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeKindRules)))
 	}
 	if !r.options.Capabilities.NamespacesOnly {
-		watches = append(watches,
-			source.Kind[client.Object](unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged()),
-			source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()))
+		watches = append(watches, source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()))
 	}
 	if r.options.LedBefore != nil {
 		watches = append(watches, &missedFailures{
 			reader: r.reader.live, namespaces: r.options.WatchNamespaces, states: r.states, ledBefore: r.options.LedBefore,
 		})
 	}
-	for _, watch := range watches {
-		if err := c.Watch(watch); err != nil {
-			return err
-		}
-	}
-	return nil
+	return addController("pod", mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
+		NewQueue:                newFairQueue,
+	}, watches)
 }
 
 // watchPolicies adds a controller of policies. Changes of specs and the queue enqueue policies.
 func watchPolicies(
 	mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef], options Options,
 ) error {
-	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{
-		Reconciler: untilStopped[resolve.PolicyRef]{r},
-	})
+	watches := []source.TypedSource[resolve.PolicyRef]{queue}
+	for _, kind := range policyKinds(options) {
+		itself := handler.TypedEnqueueRequestsFromMapFunc(toPolicy)
+		watches = append(watches, source.TypedKind(mgr.GetCache(), kind, itself, declarationChanged()))
+	}
+	return addController(name, mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r}, watches)
+}
+
+// policyKinds returns an object of each kind of policies. An operator for single namespaces has no permission for kinds without a namespace.
+func policyKinds(options Options) []client.Object {
+	if options.Capabilities.NamespacesOnly {
+		return []client.Object{&v1alpha1.SidecarTerminationPolicy{}}
+	}
+	return []client.Object{&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{}}
+}
+
+// addController adds a controller with its watches, which reconciles until the operator stops.
+func addController[request comparable](
+	name string, mgr manager.Manager, options controller.TypedOptions[request], watches []source.TypedSource[request],
+) error {
+	options.Reconciler = untilStopped[request]{options.Reconciler}
+	c, err := controller.NewTyped(name, mgr, options)
 	if err != nil {
 		return err
-	}
-	watches := []source.TypedSource[resolve.PolicyRef]{
-		source.TypedKind[client.Object](mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{}, toPolicy(resolve.KindNamespaced), declarationChanged()),
-		queue,
-	}
-	if !options.Capabilities.NamespacesOnly {
-		watches = append(watches, source.TypedKind[client.Object](
-			mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{}, toPolicy(resolve.KindCluster), declarationChanged()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {

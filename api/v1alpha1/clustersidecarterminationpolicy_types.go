@@ -40,6 +40,11 @@ type ClusterSidecarTerminationPolicy struct {
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
+// Parts implements Policy.
+func (p *ClusterSidecarTerminationPolicy) Parts() (*PolicySpec, *PolicyStatus) {
+	return &p.Spec.PolicySpec, &p.Status
+}
+
 // ClusterSidecarTerminationPolicySpec selects pods in namespaces, and declares which of their containers are sidecars.
 type ClusterSidecarTerminationPolicySpec struct {
 	PolicySpec `json:",inline"`

@@ -4,7 +4,17 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// Policy is a policy of either kind.
+// +kubebuilder:object:generate=false
+type Policy interface {
+	metav1.Object
+	runtime.Object
+	// Parts returns the policy's own spec and status, without what only one kind has.
+	Parts() (*PolicySpec, *PolicyStatus)
+}
 
 // Mode names the mechanism that ends a sidecar.
 // +kubebuilder:validation:Enum=Auto;CRR;Image;PodPhase

@@ -38,6 +38,11 @@ type SidecarTerminationPolicy struct {
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
+// Parts implements Policy.
+func (p *SidecarTerminationPolicy) Parts() (*PolicySpec, *PolicyStatus) {
+	return &p.Spec.PolicySpec, &p.Status
+}
+
 // SidecarTerminationPolicySpec selects pods, and declares which of their containers are sidecars.
 type SidecarTerminationPolicySpec struct {
 	PolicySpec `json:",inline"`

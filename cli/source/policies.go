@@ -25,18 +25,13 @@ import (
 
 // PolicyOf converts a policy of either kind, and returns false for other objects.
 func PolicyOf(object client.Object) (explain.Policy, bool) {
-	switch policy := object.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		parsed, invalid := resolve.FromNamespaced(policy)
-		parsed.Ref = resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
-		parsed.Spec = &policy.Spec.PolicySpec
-		return explain.Policy{Policy: parsed, Object: policy, Status: policy.Status, Invalid: invalid}, true
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		parsed, invalid := resolve.FromCluster(policy)
-		parsed.Ref, parsed.Spec = resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name}, &policy.Spec.PolicySpec
-		return explain.Policy{Policy: parsed, Object: policy, Status: policy.Status, Invalid: invalid}, true
+	policy, ok := object.(v1alpha1.Policy)
+	if !ok {
+		return explain.Policy{}, false
 	}
-	return explain.Policy{}, false
+	parsed, invalid := resolve.Parse(policy)
+	_, status := policy.Parts()
+	return explain.Policy{Policy: parsed, Object: policy, Status: *status, Invalid: invalid}, true
 }
 
 // WithPolicies adds the policies of the pod's namespace and of the cluster kind, without those with an invalid selector, and the labels

@@ -67,7 +67,7 @@ func (w *fixture) policy(change func(*v1alpha1.PolicySpec), sidecars ...string) 
 	spec.Enforcement = v1alpha1.EnforcementEnforce
 	spec.Sidecars = entries(sidecars)
 	change(spec)
-	parsed, err := resolve.FromNamespaced(policy)
+	parsed, err := resolve.Parse(policy)
 	if err != nil {
 		panic(err)
 	}

@@ -28,14 +28,14 @@ func (w *fixture) labels(all map[string]string) { w.Pod.Pod.Labels = all }
 func (w *fixture) notSelecting(name string, selector metav1.LabelSelector, sidecars ...string) {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}}
 	policy.Spec.PodSelector, policy.Spec.Sidecars = selector, entries(sidecars)
-	w.add(resolve.FromNamespaced(policy))
+	w.add(resolve.Parse(policy))
 }
 
 // clusterNotSelecting is notSelecting for a cluster policy.
 func (w *fixture) clusterNotSelecting(name string, selector metav1.LabelSelector, sidecars ...string) {
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	policy.Spec.NamespaceSelector, policy.Spec.Sidecars = &selector, entries(sidecars)
-	w.add(resolve.FromCluster(policy))
+	w.add(resolve.Parse(policy))
 }
 
 func entries(names []string) []v1alpha1.Sidecar {

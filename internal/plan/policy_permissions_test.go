@@ -399,14 +399,7 @@ func acceptedPolicy(t *testing.T, policies map[v1alpha1.Mode]*admissiontest.Vali
 			return resolve.Policy{}, false
 		}
 	}
-	var parsed resolve.Policy
-	var err error
-	switch policy := request.New.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		parsed, err = resolve.FromNamespaced(policy)
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		parsed, err = resolve.FromCluster(policy)
-	}
+	parsed, err := resolve.Parse(request.New.(v1alpha1.Policy))
 	if err != nil {
 		t.Fatal(err)
 	}

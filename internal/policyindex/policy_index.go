@@ -126,14 +126,7 @@ func (x *Index) parse(object any) (resolve.Policy, bool) {
 	if known, ok := x.parsed.Load(uid); ok && known.(parsedPolicy).source == object {
 		return known.(parsedPolicy).policy, known.(parsedPolicy).valid
 	}
-	var policy resolve.Policy
-	var err error
-	switch object := object.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		policy, err = resolve.FromNamespaced(object)
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		policy, err = resolve.FromCluster(object)
-	}
+	policy, err := resolve.Parse(object.(v1alpha1.Policy))
 	x.parsed.Store(uid, parsedPolicy{object, policy, err == nil})
 	return policy, err == nil
 }

@@ -49,7 +49,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 		if i%2 == 0 {
 			policy := indexedPolicy([]string{"a", "b"}[random.IntN(2)], name, selector)
 			must(t, index.namespaced.indexers[0].Add(policy))
-			if parsed, err := resolve.FromNamespaced(policy); err == nil {
+			if parsed, err := resolve.Parse(policy); err == nil {
 				namespaced = append(namespaced, parsed)
 			}
 			continue
@@ -61,7 +61,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 			policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}}
 		}
 		must(t, index.cluster.indexers[0].Add(policy))
-		if parsed, err := resolve.FromCluster(policy); err == nil {
+		if parsed, err := resolve.Parse(policy); err == nil {
 			cluster = append(cluster, parsed)
 		}
 	}

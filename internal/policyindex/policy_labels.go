@@ -32,24 +32,19 @@ func (l *requiredLabels) mayRequire(name string) bool { return l.slot(name).Load
 // index returns a policy's keys: its namespace with a label that it requires, one key for each value that the label may have,
 // or its namespace alone if it requires none. A store calls it before it serves the policy.
 func (l *requiredLabels) index(object any) ([]string, error) {
-	var namespace string
-	var selector *metav1.LabelSelector
-	switch policy := object.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		namespace, selector = policy.Namespace, &policy.Spec.PodSelector
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		selector = &policy.Spec.PodSelector
-	default:
+	policy, ok := object.(v1alpha1.Policy)
+	if !ok {
 		return nil, fmt.Errorf("index policies: got a %T", object)
 	}
-	name, values := requirement(selector)
+	spec, _ := policy.Parts()
+	name, values := requirement(&spec.PodSelector)
 	if len(values) == 0 {
-		return []string{namespace}, nil
+		return []string{policy.GetNamespace()}, nil
 	}
 	l.slot(name).Store(true)
 	keys := make([]string, 0, len(values))
 	for _, value := range values {
-		keys = append(keys, selectorKey(namespace, name, value))
+		keys = append(keys, selectorKey(policy.GetNamespace(), name, value))
 	}
 	return keys, nil
 }

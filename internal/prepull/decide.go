@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/imagelist"
@@ -16,18 +15,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// Policy is the policy that the images are pulled for.
-type Policy struct {
-	Ref  resolve.PolicyRef
-	UID  types.UID
-	Spec *v1alpha1.PolicySpec
-	// Deleted is true while the policy is being deleted.
-	Deleted bool
-}
-
 // Situation is what a decision depends on.
 type Situation struct {
-	Policy Policy
+	Policy v1alpha1.Policy
 	// Namespace is where the jobs of cluster policies live; empty when the operator does not know its own.
 	Namespace string
 	// DefaultImage is the operator's quick-exit image, for policies without one, or empty.
@@ -69,8 +59,8 @@ func Decide(s Situation) Decision {
 	}
 	var decision Decision
 	var wanted []Job
-	if s.Policy.Spec.PrePull != nil && !s.Policy.Deleted {
-		images := Images(s.Policy.Spec, s.DefaultImage)
+	if s.wantsPrePull() {
+		images := Images(s.spec(), s.DefaultImage)
 		if decision.Report = s.blocker(images); decision.Report == nil {
 			wanted = jobs(s.Policy, s.namespace(), images)
 			decision.Report = report(wanted, s.Existing, s.Denial)
@@ -81,10 +71,19 @@ func Decide(s Situation) Decision {
 	return decision
 }
 
+func (s Situation) spec() *v1alpha1.PolicySpec {
+	spec, _ := s.Policy.Parts()
+	return spec
+}
+
+func (s Situation) wantsPrePull() bool {
+	return s.spec().PrePull != nil && s.Policy.GetDeletionTimestamp() == nil
+}
+
 // unavailable is the report where jobs cannot be read.
 func (s Situation) unavailable() *Report {
 	switch {
-	case s.Policy.Spec.PrePull == nil || s.Policy.Deleted:
+	case !s.wantsPrePull():
 		return nil
 	case !s.Enabled.PrePull:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}
@@ -99,19 +98,20 @@ func (s Situation) unavailable() *Report {
 
 // blocker returns the first reason to pull nothing, or nil.
 func (s Situation) blocker(images []string) *Report {
+	spec := s.spec()
 	switch {
-	case !s.Policy.Spec.Enforcement.Acts():
+	case !spec.Enforcement.Acts():
 		return &Report{Reason: v1alpha1.ReasonDryRun, Message: "nothing is pulled; set enforcement to Enforce to act"}
 	case !s.Enabled.Image:
 		return &Report{Reason: v1alpha1.ReasonModeDisabled, Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
-	case len(imageSettings(s.Policy.Spec)) == 0:
+	case len(imageSettings(spec)) == 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
 	case len(images) == 0:
 		return &Report{Reason: v1alpha1.ReasonNoQuickExitImage,
 			Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}
 	}
-	for _, settings := range imageSettings(s.Policy.Spec) {
+	for _, settings := range imageSettings(spec) {
 		if settings.Image == "" {
 			continue
 		}
@@ -124,7 +124,7 @@ func (s Situation) blocker(images []string) *Report {
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}
 	}
-	if selector := s.Policy.Spec.PrePull.NodeLabelSelector; selector != nil {
+	if selector := spec.PrePull.NodeLabelSelector; selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
 			return &Report{Reason: v1alpha1.ReasonInvalidSelector, Message: fmt.Sprintf("parse spec.prePull.nodeLabelSelector: %s", err)}
 		}
@@ -134,7 +134,7 @@ func (s Situation) blocker(images []string) *Report {
 
 // namespace is where the policy's jobs and their pull secrets live.
 func (s Situation) namespace() string {
-	return cmp.Or(s.Policy.Ref.Namespace, s.Namespace)
+	return cmp.Or(s.Policy.GetNamespace(), s.Namespace)
 }
 
 // Images returns the distinct quick-exit images that the policy may use, sorted.

@@ -17,7 +17,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 const image = "registry.example/quick-exit:v1"
@@ -33,13 +32,10 @@ func listed(s *prepull.Situation) {
 
 // situation returns a namespaced policy with one sidecar that uses the operator's image. The cluster serves ImagePullJobs.
 func situation(changes ...func(*prepull.Situation)) prepull.Situation {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh", UID: "4a1b"}}
+	policy.Spec.Sidecars, policy.Spec.PrePull = []v1alpha1.Sidecar{{Name: "proxy"}}, &v1alpha1.PrePull{}
 	s := prepull.Situation{
-		Policy: prepull.Policy{
-			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"},
-			UID:  "4a1b",
-			Spec: &v1alpha1.PolicySpec{Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}}, PrePull: &v1alpha1.PrePull{}},
-		},
-		Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true,
+		Policy: policy, Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true,
 	}
 	for _, change := range changes {
 		change(&s)
@@ -48,7 +44,10 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 }
 
 func spec(change func(*v1alpha1.PolicySpec)) func(*prepull.Situation) {
-	return func(s *prepull.Situation) { change(s.Policy.Spec) }
+	return func(s *prepull.Situation) {
+		spec, _ := s.Policy.Parts()
+		change(spec)
+	}
 }
 
 func sidecars(settings ...v1alpha1.TerminationSettings) func(*prepull.Situation) {
@@ -65,10 +64,13 @@ func prePull(change func(*v1alpha1.PrePull)) func(*prepull.Situation) {
 }
 
 func ofCluster(s *prepull.Situation) {
-	s.Policy.Ref = resolve.PolicyRef{Kind: resolve.KindCluster, Name: "mesh"}
+	spec, _ := s.Policy.Parts()
+	s.Policy = &v1alpha1.ClusterSidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "mesh"}, Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: *spec},
+	}
 }
 
-func withoutPrePull(s *prepull.Situation) { s.Policy.Spec.PrePull = nil }
+var withoutPrePull = spec(func(p *v1alpha1.PolicySpec) { p.PrePull = nil })
 
 // existing returns the wanted job of the image with its status.
 func existing(s prepull.Situation, image string, changes ...func(*prepull.Existing)) prepull.Existing {
@@ -107,30 +109,33 @@ func TestImagesOfPolicy(t *testing.T) {
 		change func(*prepull.Situation)
 		want   []string
 	}{
-		"no image in the policy: the operator's":                    {sidecars(own("")), []string{image}},
-		"no image in the sidecar: the policy's":                     {spec(func(p *v1alpha1.PolicySpec) { p.Image = "b" }), []string{"b"}},
-		"images of all sidecars, sorted":                            {sidecars(own("c"), own("a")), []string{"a", "c"}},
-		"one image in two sidecars: once":                           {sidecars(own("a"), own("b"), own("a")), []string{"a", "b"}},
-		"the policy's image is unused if every sidecar has its own": {func(s *prepull.Situation) { sidecars(own("a"))(s); s.Policy.Spec.Image = "b" }, []string{"a"}},
-		"mainContainers: the policy's image":                        {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
-		"mainContainers without an image: the operator's":           {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
-		"mode CRR with fallback":                                    {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
-		"mode CRR without fallback":                                 {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b"}},
-		"mode CRR without fallback, with an image":                  {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
-		"mode Auto without fallback":                                {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Auto", Image: "a"}), []string{"a"}},
-		"mode Image without fallback":                               {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Image", Image: "a"}), []string{"a"}},
-		"unknown mode with fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
-		"unknown mode without fallback":                             {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Freeze"}, own("b")), []string{"b"}},
-		"mode CRR with unknown fallback":                            {withFallback("Sometimes", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b", image}},
+		"no image in the policy: the operator's": {sidecars(own("")), []string{image}},
+		"no image in the sidecar: the policy's":  {spec(func(p *v1alpha1.PolicySpec) { p.Image = "b" }), []string{"b"}},
+		"images of all sidecars, sorted":         {sidecars(own("c"), own("a")), []string{"a", "c"}},
+		"one image in two sidecars: once":        {sidecars(own("a"), own("b"), own("a")), []string{"a", "b"}},
+		"the policy's image is unused if every sidecar has its own": {spec(func(p *v1alpha1.PolicySpec) {
+			p.Sidecars[0].Image, p.Image = "a", "b"
+		}), []string{"a"}},
+		"mainContainers: the policy's image":              {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
+		"mainContainers without an image: the operator's": {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
+		"mode CRR with fallback":                          {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
+		"mode CRR without fallback":                       {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b"}},
+		"mode CRR without fallback, with an image":        {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
+		"mode Auto without fallback":                      {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Auto", Image: "a"}), []string{"a"}},
+		"mode Image without fallback":                     {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Image", Image: "a"}), []string{"a"}},
+		"unknown mode with fallback":                      {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
+		"unknown mode without fallback":                   {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Freeze"}, own("b")), []string{"b"}},
+		"mode CRR with unknown fallback":                  {withFallback("Sometimes", v1alpha1.TerminationSettings{Mode: "CRR"}, own("b")), []string{"b", image}},
 		"injected containers: the policy's image": {func(s *prepull.Situation) {
 			withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR"})(s)
-			s.Policy.Spec.IncludeInjected, s.Policy.Spec.Image = true, "b"
+			spec(func(p *v1alpha1.PolicySpec) { p.IncludeInjected, p.Image = true, "b" })(s)
 		}, []string{"b"}},
 		"policy with mode PodPhase without fallback": {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change)
-			if diff := cmp.Diff(tc.want, prepull.Images(s.Policy.Spec, s.DefaultImage)); diff != "" {
+			spec, _ := s.Policy.Parts()
+			if diff := cmp.Diff(tc.want, prepull.Images(spec, s.DefaultImage)); diff != "" {
 				t.Errorf("images (-want +got):\n%s", diff)
 			}
 		})
@@ -141,7 +146,7 @@ func TestImagesOfPolicy(t *testing.T) {
 func withFallback(fallback v1alpha1.Fallback, settings ...v1alpha1.TerminationSettings) func(*prepull.Situation) {
 	return func(s *prepull.Situation) {
 		sidecars(settings...)(s)
-		s.Policy.Spec.Fallback = fallback
+		spec(func(p *v1alpha1.PolicySpec) { p.Fallback = fallback })(s)
 	}
 }
 
@@ -184,7 +189,7 @@ func TestChangedSettingsChangeJobName(t *testing.T) {
 	names := map[string]string{}
 	for what, change := range map[string]func(*prepull.Situation){
 		"the unchanged policy": func(*prepull.Situation) {},
-		"another policy":       func(s *prepull.Situation) { s.Policy.UID = "5c2d" },
+		"another policy":       func(s *prepull.Situation) { s.Policy.SetUID("5c2d") },
 		"another image":        func(s *prepull.Situation) { s.DefaultImage = "other" },
 		"a selector": prePull(func(p *v1alpha1.PrePull) {
 			p.NodeLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
@@ -212,7 +217,7 @@ func TestJobNamesAreValid(t *testing.T) {
 		"a", "mesh.v1", strings.Repeat("a", 63), strings.Repeat("a", 253), strings.Repeat("a", 49) + ".-" + strings.Repeat("b", 100),
 		strings.Repeat("a", 62) + "." + strings.Repeat("b", 100),
 	} {
-		job := prepull.Decide(situation(func(s *prepull.Situation) { s.Policy.Ref.Name = policy })).Create[0]
+		job := prepull.Decide(situation(func(s *prepull.Situation) { s.Policy.SetName(policy) })).Create[0]
 		if invalid := validation.IsDNS1123Subdomain(job.Name); len(invalid) > 0 || len(job.Name) > validation.DNS1123LabelMaxLength {
 			t.Errorf("name %s of %d characters: %v", job.Name, len(job.Name), invalid)
 		}
@@ -232,7 +237,7 @@ func TestDecide(t *testing.T) {
 	notServed := func(s *prepull.Situation) { s.Served = false }
 	disabled := func(s *prepull.Situation) { s.Enabled.PrePull = false }
 	denied := func(s *prepull.Situation) { s.Denial = "the gate is off" }
-	policyDeleted := func(s *prepull.Situation) { s.Policy.Deleted = true }
+	policyDeleted := func(s *prepull.Situation) { s.Policy.SetDeletionTimestamp(&metav1.Time{}) }
 	jobDeleted := func(e *prepull.Existing) { e.Deleted = true }
 	everywhere := &prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}
 	bothEverywhere := &prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes"}

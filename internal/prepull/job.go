@@ -48,9 +48,10 @@ type Existing struct {
 const hashLength = 12
 
 // jobs returns one job for each image, in the images' order.
-func jobs(policy Policy, namespace string, images []string) []Job {
-	pull := Pull{NodeSelector: nodeSelector(policy.Spec.PrePull)}
-	for _, secret := range policy.Spec.PrePull.ImagePullSecrets {
+func jobs(policy v1alpha1.Policy, namespace string, images []string) []Job {
+	spec, _ := policy.Parts()
+	pull := Pull{NodeSelector: nodeSelector(spec.PrePull)}
+	for _, secret := range spec.PrePull.ImagePullSecrets {
 		pull.PullSecrets = append(pull.PullSecrets, secret.Name)
 	}
 	slices.Sort(pull.PullSecrets)
@@ -73,15 +74,15 @@ func nodeSelector(prePull *v1alpha1.PrePull) *metav1.LabelSelector {
 }
 
 // jobName is the policy's name, cut to fit, and a hash of the policy's uid and the job's content.
-func jobName(policy Policy, pull Pull) string {
+func jobName(policy v1alpha1.Policy, pull Pull) string {
 	// Encoding strings, slices and maps of strings cannot fail, and maps are sorted.
 	content, _ := json.Marshal(struct {
 		UID types.UID
 		Pull
-	}{policy.UID, pull})
+	}{policy.GetUID(), pull})
 	hash := sha256.Sum256(content)
 	suffix := "-" + hex.EncodeToString(hash[:])[:hashLength]
-	return cut(policy.Ref.Name, validation.DNS1123LabelMaxLength-len(suffix)) + suffix
+	return cut(policy.GetName(), validation.DNS1123LabelMaxLength-len(suffix)) + suffix
 }
 
 // LabelValue returns the policy's name, cut to the length of a label value.

@@ -104,26 +104,26 @@ func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun
 // namespaced returns a policy of namespace batch with this age in hours.
 func namespaced(tb testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
 	tb.Helper()
-	policy, err := resolve.FromNamespaced(&v1alpha1.SidecarTerminationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name, CreationTimestamp: metav1.NewTime(created.Add(-time.Duration(age) * time.Hour))},
-		Spec:       v1alpha1.SidecarTerminationPolicySpec{PolicySpec: s},
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return policy
+	return parsed(tb, &v1alpha1.SidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}, Spec: v1alpha1.SidecarTerminationPolicySpec{PolicySpec: s},
+	}, age)
 }
 
 func cluster(tb testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
 	tb.Helper()
-	policy, err := resolve.FromCluster(&v1alpha1.ClusterSidecarTerminationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created.Add(-time.Duration(age) * time.Hour))},
-		Spec:       v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: s},
-	})
+	return parsed(tb, &v1alpha1.ClusterSidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: s},
+	}, age)
+}
+
+func parsed(tb testing.TB, policy v1alpha1.Policy, age int) resolve.Policy {
+	tb.Helper()
+	policy.SetCreationTimestamp(metav1.NewTime(created.Add(-time.Duration(age) * time.Hour)))
+	parsed, err := resolve.Parse(policy)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return policy
+	return parsed
 }
 
 func refOf(name string) resolve.PolicyRef {

@@ -51,34 +51,29 @@ type Policy struct {
 	sidecarCovers map[string]quickexit.Coverage
 }
 
-// FromNamespaced parses a namespaced policy. It fails when podSelector cannot be parsed; the error names the field.
-func FromNamespaced(policy *v1alpha1.SidecarTerminationPolicy) (Policy, error) {
-	return parse(PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}, policy, &policy.Spec.PolicySpec)
+// RefOf returns the reference to the policy.
+func RefOf(policy v1alpha1.Policy) PolicyRef {
+	if _, ofCluster := policy.(*v1alpha1.ClusterSidecarTerminationPolicy); ofCluster {
+		return PolicyRef{Kind: KindCluster, Name: policy.GetName()}
+	}
+	return PolicyRef{Kind: KindNamespaced, Namespace: policy.GetNamespace(), Name: policy.GetName()}
 }
 
-// FromCluster parses a cluster policy. It fails when one of its selectors cannot be parsed; the error names the field.
-func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, error) {
-	parsed, err := parse(PolicyRef{Kind: KindCluster, Name: policy.Name}, policy, &policy.Spec.PolicySpec)
-	if err != nil {
-		return Policy{}, err
-	}
-	parsed.namespaces, err = parseSelector("spec.namespaceSelector", cmp.Or(policy.Spec.NamespaceSelector, &metav1.LabelSelector{}))
-	if err != nil {
-		return Policy{}, err
-	}
-	return parsed, nil
-}
-
-// parse parses what both kinds have.
-func parse(ref PolicyRef, object metav1.Object, spec *v1alpha1.PolicySpec) (Policy, error) {
-	pods, err := parseSelector("spec.podSelector", &spec.PodSelector)
-	if err != nil {
-		return Policy{}, err
-	}
-	return Policy{
-		Ref: ref, Created: object.GetCreationTimestamp().Time, Spec: spec, pods: pods,
+// Parse parses a policy. It fails when one of its selectors cannot be parsed; the error names the field, and the result must not select pods.
+func Parse(policy v1alpha1.Policy) (parsed Policy, err error) {
+	spec, _ := policy.Parts()
+	parsed = Policy{
+		Ref: RefOf(policy), Created: policy.GetCreationTimestamp().Time, Spec: spec,
 		covers: quickexit.CoverageOf(spec.QuickExitPaths...), sidecarCovers: sidecarCoverage(spec.Sidecars),
-	}, nil
+	}
+	if parsed.pods, err = parseSelector("spec.podSelector", &spec.PodSelector); err != nil {
+		return parsed, err
+	}
+	if cluster, ok := policy.(*v1alpha1.ClusterSidecarTerminationPolicy); ok {
+		selector := cmp.Or(cluster.Spec.NamespaceSelector, &metav1.LabelSelector{})
+		parsed.namespaces, err = parseSelector("spec.namespaceSelector", selector)
+	}
+	return parsed, err
 }
 
 func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selector, error) {

@@ -14,58 +14,39 @@ import (
 
 func TestInvalidSelectorsNameTheirField(t *testing.T) {
 	invalid := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}}
-	tests := map[string]struct {
-		parse func() error
-		want  string
-	}{
-		"podSelector of a namespaced policy": {func() error {
-			policy := &v1alpha1.SidecarTerminationPolicy{}
-			policy.Spec.PodSelector = invalid
-			_, err := resolve.FromNamespaced(policy)
-			return err
-		}, "spec.podSelector"},
-		"podSelector of a cluster policy": {func() error {
-			policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
-			policy.Spec.PodSelector = invalid
-			_, err := resolve.FromCluster(policy)
-			return err
-		}, "spec.podSelector"},
-		"namespaceSelector of a cluster policy": {func() error {
-			policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
-			policy.Spec.NamespaceSelector = &invalid
-			_, err := resolve.FromCluster(policy)
-			return err
-		}, "spec.namespaceSelector"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if err := test.parse(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Near") {
-				t.Errorf("error %v does not name %s and the operator", err, test.want)
-			}
-		})
+	namespaced, cluster := &v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{}
+	namespaced.Spec.PodSelector, cluster.Spec.PodSelector = invalid, invalid
+	everyPod := &v1alpha1.ClusterSidecarTerminationPolicy{Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{NamespaceSelector: &invalid}}
+	for _, test := range []struct {
+		policy v1alpha1.Policy
+		want   string
+	}{{namespaced, "spec.podSelector"}, {cluster, "spec.podSelector"}, {everyPod, "spec.namespaceSelector"}} {
+		_, err := resolve.Parse(test.policy)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Near") {
+			t.Errorf("%T: error %v does not name %s and the operator", test.policy, err, test.want)
+		}
 	}
 }
 
 func TestSelects(t *testing.T) {
 	etl := metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	web := metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
-	own := func(namespace string, pods metav1.LabelSelector) resolve.Policy {
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
-		policy.Spec.PodSelector = pods
-		parsed, err := resolve.FromNamespaced(policy)
+	parse := func(policy v1alpha1.Policy) resolve.Policy {
+		parsed, err := resolve.Parse(policy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return parsed
 	}
+	own := func(namespace string, pods metav1.LabelSelector) resolve.Policy {
+		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		policy.Spec.PodSelector = pods
+		return parse(policy)
+	}
 	everywhere := func(pods metav1.LabelSelector, namespaces *metav1.LabelSelector) resolve.Policy {
 		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
 		policy.Spec.PodSelector, policy.Spec.NamespaceSelector = pods, namespaces
-		parsed, err := resolve.FromCluster(policy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parsed
+		return parse(policy)
 	}
 	prod := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	test := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}

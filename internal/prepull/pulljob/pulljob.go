@@ -22,6 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/prepull"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -78,7 +79,7 @@ func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 // Create creates the job with the policy as its owner. A job that exists already is no error, unless it is somebody
 // else's. Create returns ErrDenied when the job is denied or its name is taken, and a conflict when an existing job of
 // its name has just been deleted.
-func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
+func (j *Jobs) Create(ctx context.Context, policy v1alpha1.Policy, job prepull.Job) error {
 	switch err := j.Client.Create(ctx, newJob(policy, job)); {
 	case err == nil:
 		return nil
@@ -94,11 +95,11 @@ func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Jo
 // checkExisting returns nil if the existing job of this name is the policy's, which Of finds as soon as the cache has it.
 // Otherwise the job would stay invisible and each retry would fail here, so it returns ErrDenied. It returns a conflict if the
 // job no longer exists.
-func (j *Jobs) checkExisting(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
+func (j *Jobs) checkExisting(ctx context.Context, policy v1alpha1.Policy, job prepull.Job) error {
 	jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
 	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Name}
 	existing, err := optionalkind.ReadExisting(ctx, j.Server, &kruise.ImagePullJobList{}, jobs, key)
-	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.UID)) {
+	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.GetUID())) {
 		return err
 	}
 	return fmt.Errorf("%w: %s exists without the operator's label %s=%s or without the policy as its owner; delete it",
@@ -118,14 +119,14 @@ func (j *Jobs) Delete(ctx context.Context, existing prepull.Existing) error {
 // newJob builds the job. It never completes, so that nodes that join later get the image as well, and so that OpenKruise
 // repeats the pull about once a day, which brings back an image that the kubelet removed. OpenKruise sets defaults for the
 // rest: a pull times out after 10 minutes, is retried 3 times, and is skipped where the image exists.
-func newJob(policy prepull.Policy, job prepull.Job) *kruise.ImagePullJob {
+func newJob(policy v1alpha1.Policy, job prepull.Job) *kruise.ImagePullJob {
 	return &kruise.ImagePullJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace,
 			Name:      job.Name,
-			Labels:    map[string]string{labelManagedBy: settings.Name, v1alpha1.LabelPolicy: prepull.LabelValue(policy.Ref.Name)},
+			Labels:    map[string]string{labelManagedBy: settings.Name, v1alpha1.LabelPolicy: prepull.LabelValue(policy.GetName())},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: string(policy.Ref.Kind), Name: policy.Ref.Name, UID: policy.UID,
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: string(resolve.RefOf(policy).Kind), Name: policy.GetName(), UID: policy.GetUID(),
 				Controller: ptr.To(true),
 			}},
 		},

@@ -19,14 +19,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 var (
-	namespaced = prepull.Policy{UID: "4a1b", Ref: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}}
-	ofCluster  = prepull.Policy{UID: "5c2d", Ref: resolve.PolicyRef{Kind: resolve.KindCluster, Name: "mesh"}}
+	namespaced = &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{UID: "4a1b", Namespace: "batch", Name: "mesh"}}
+	ofCluster  = &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{UID: "5c2d", Name: "mesh"}}
 	resource   = schema.GroupResource{Group: "apps.kruise.io", Resource: "imagepulljobs"}
 )
 
@@ -68,19 +69,19 @@ func TestCreatedJob(t *testing.T) {
 		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}},
 		PullSecrets:  []string{"registry"},
 	}}
-	owner := func(policy prepull.Policy) []metav1.OwnerReference {
+	owner := func(kind string, uid types.UID) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{
-			APIVersion: "sidecartermination.dev/v1alpha1", Kind: string(policy.Ref.Kind), Name: "mesh", UID: policy.UID, Controller: ptr.To(true),
+			APIVersion: "sidecartermination.dev/v1alpha1", Kind: kind, Name: "mesh", UID: uid, Controller: ptr.To(true),
 		}}
 	}
 	labels := map[string]string{"app.kubernetes.io/managed-by": settings.Name, "sidecartermination.dev/policy": "mesh"}
 	for name, tc := range map[string]struct {
-		policy prepull.Policy
+		policy v1alpha1.Policy
 		job    prepull.Job
 		want   kruise.ImagePullJob
 	}{
 		"namespaced policy, every field": {namespaced, full, kruise.ImagePullJob{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh-1", Labels: labels, OwnerReferences: owner(namespaced)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh-1", Labels: labels, OwnerReferences: owner("SidecarTerminationPolicy", "4a1b")},
 			Spec: kruise.ImagePullJobSpec{Image: "quick-exit:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Selector:         &kruise.ImagePullJobNodeSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}},
 				PullSecrets:      []string{"registry"},
@@ -89,7 +90,7 @@ func TestCreatedJob(t *testing.T) {
 			}},
 		}},
 		"cluster policy, required fields": {ofCluster, prepull.Job{Namespace: "system", Name: "mesh-2", Pull: prepull.Pull{Image: "quick-exit:v1"}}, kruise.ImagePullJob{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "mesh-2", Labels: labels, OwnerReferences: owner(ofCluster)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "mesh-2", Labels: labels, OwnerReferences: owner("ClusterSidecarTerminationPolicy", "5c2d")},
 			Spec: kruise.ImagePullJobSpec{Image: "quick-exit:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Parallelism:      ptr.To(intstr.FromInt32(10)),
 				CompletionPolicy: kruise.CompletionPolicy{Type: "Never"},
