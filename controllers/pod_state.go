@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -143,8 +144,8 @@ func (s *podStates) requested(pod *corev1.Pod, attempt int) {
 func (s *podStates) precedesCRR(snapshot plan.Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
-	return state != nil && state.uid == snapshot.Pod.UID && state.crr != 0 && s.clock.Since(state.crrAt) < cacheLag &&
+	state := s.known(snapshot.Pod)
+	return state != nil && state.crr != 0 && s.clock.Since(state.crrAt) < cacheLag &&
 		!slices.ContainsFunc(snapshot.Attempts, func(a plan.Attempt) bool { return a.Mode == v1alpha1.ModeCRR && a.Number == state.crr })
 }
 
@@ -155,8 +156,8 @@ const cacheLag = 30 * time.Second
 func (s *podStates) precedesMark(pod *corev1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.pods[client.ObjectKeyFromObject(pod)]
-	if state == nil || state.uid != pod.UID || state.markVersion == "" {
+	state := s.known(pod)
+	if state == nil || state.markVersion == "" {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, state.markVersion)
@@ -312,10 +313,7 @@ func (s *podStates) forgetFinished(pod *corev1.Pod, decision plan.Decision) (kep
 func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, markAfter time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.pods[client.ObjectKeyFromObject(pod)]
-	if state == nil || state.uid != pod.UID {
-		state = &podState{}
-	}
+	state := cmp.Or(s.known(pod), &podState{})
 	return state.denied, s.marks.after(pod, state, s.clock.Now())
 }
 
@@ -342,6 +340,14 @@ func (s *podStates) forget(key types.NamespacedName) {
 		}
 		s.forgetState(key, state)
 	}
+}
+
+// known returns the pod's state, or nil for a pod that is new or has taken the name of another.
+func (s *podStates) known(pod *corev1.Pod) *podState {
+	if state := s.pods[client.ObjectKeyFromObject(pod)]; state != nil && state.uid == pod.UID {
+		return state
+	}
+	return nil
 }
 
 // stateOf returns the pod's state, or a new one for a pod that is new or has taken the name of another.
@@ -420,8 +426,8 @@ func (s *podStates) complete(snapshot *plan.Snapshot) {
 	now, done := s.clock.Now(), plan.MainsDone(*snapshot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
-	if state == nil || state.uid != snapshot.Pod.UID {
+	state := s.known(snapshot.Pod)
+	if state == nil {
 		if snapshot.MarkAfter = s.marks.after(snapshot.Pod, &podState{}, now); done.IsZero() {
 			return
 		}

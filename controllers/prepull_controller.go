@@ -35,15 +35,13 @@ func (p *prePulls) decide(ctx context.Context, policy v1alpha1.Policy) (prepull.
 		return prepull.Decision{}, err
 	}
 	return prepull.Decide(prepull.Situation{
-		Policy:         policy,
-		Namespace:      p.options.PrePullNamespace,
-		DefaultImage:   p.options.Resolve.Image,
-		Images:         p.options.Capabilities.Images,
-		Enabled:        p.options.Capabilities.EnabledModes,
-		NamespacesOnly: p.options.Capabilities.NamespacesOnly,
-		Served:         p.jobs.Availability.Available(),
-		Existing:       existing,
-		Denial:         p.states.get(resolve.RefOf(policy)).pullDenial,
+		Policy:       policy,
+		Namespace:    p.options.PrePullNamespace,
+		DefaultImage: p.options.Resolve.Image,
+		Capabilities: p.options.Capabilities,
+		Served:       p.jobs.Availability.Available(),
+		Existing:     existing,
+		Denial:       p.states.get(resolve.RefOf(policy)).pullDenial,
 	}), nil
 }
 

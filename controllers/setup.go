@@ -13,6 +13,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -28,6 +29,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
@@ -44,6 +46,14 @@ const (
 // kruiseTimeout is how long the controllers' start waits until Kruise's presence is known. The controllers themselves would fail after
 // two minutes.
 const kruiseTimeout = 45 * time.Second
+
+// Options are the operator's settings and its clock.
+type Options struct {
+	settings.Operator
+	Clock clock.PassiveClock
+	// LedBefore returns until when another process led, or zero if that is unknown. It is called when this process leads.
+	LedBefore func() time.Time
+}
 
 // Setup adds the reconcilers and their caches to the manager, whose cache must be one of podcache.NewCache with
 // podcache.ManagerOptions for the namespaces of the options.
@@ -303,12 +313,10 @@ type untilStopped[request comparable] struct {
 
 // Reconcile does nothing, and reports no error, once the context has ended.
 func (r untilStopped[request]) Reconcile(ctx context.Context, item request) (ctrl.Result, error) {
-	if ctx.Err() != nil {
-		return ctrl.Result{}, nil
+	if ctx.Err() == nil {
+		if result, err := r.TypedReconciler.Reconcile(ctx, item); ctx.Err() == nil {
+			return result, err
+		}
 	}
-	result, err := r.TypedReconciler.Reconcile(ctx, item)
-	if ctx.Err() != nil {
-		return ctrl.Result{}, nil
-	}
-	return result, err
+	return ctrl.Result{}, nil
 }

@@ -17,12 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	ctrl "sigs.k8s.io/controller-runtime"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 const (
@@ -33,6 +34,9 @@ const (
 // IndexOwner is the field index of the operator's objects that Config.Owner computes.
 const IndexOwner = "owner"
 
+// LabelManagedBy has the operator's name on its own objects of every kind.
+const LabelManagedBy = "app.kubernetes.io/managed-by"
+
 // Config describes a kind and the operator's own objects of it.
 type Config struct {
 	Cluster cluster.Cluster
@@ -42,8 +46,7 @@ type Config struct {
 	// Webhook, unless empty, names a MutatingWebhookConfiguration. The operator may use the kind only while Guards is true for it.
 	Webhook string
 	Guards  func(configuration admissionv1.MutatingWebhookConfiguration) bool
-	// Labels select the operator's own objects. Reader finds them by IndexOwner, and Handler gets their events.
-	Labels  labels.Set
+	// Reader finds the operator's own objects by IndexOwner, and Handler gets their events.
 	Owner   client.IndexerFunc
 	Handler toolscache.ResourceEventHandler
 	// OnChange is called, never concurrently, after Available has changed.
@@ -269,7 +272,7 @@ func (a *Availability) look(ctx context.Context, definitions client.Reader, vers
 // that is not served, and the watch of a kind that is gone can only fail.
 func (a *Availability) openObjects(ctx context.Context) (*objectCache, error) {
 	objects, err := a.newCache(map[client.Object]cache.ByObject{
-		a.config.Example: {Label: labels.SelectorFromSet(a.config.Labels), Transform: cache.TransformStripManagedFields()},
+		a.config.Example: {Label: labels.SelectorFromSet(labels.Set{LabelManagedBy: settings.Name}), Transform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		return nil, err

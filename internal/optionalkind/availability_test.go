@@ -18,7 +18,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -100,7 +99,7 @@ func newAPI(t *testing.T) *api {
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	list, changes, selector := `{"kind":"ConfigMapList","apiVersion":"v1"`, (chan metav1.WatchEvent)(nil), "labelSelector=mine%3Dyes"
+	list, changes, selector := `{"kind":"ConfigMapList","apiVersion":"v1"`, (chan metav1.WatchEvent)(nil), "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dsidecar-termination-operator"
 	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") {
 		list, changes = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1"`, a.changes
 		selector = "fieldSelector=metadata.name%3Dconfigmaps.example.com"
@@ -156,7 +155,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 func TestAvailabilityFollowsDefinition(t *testing.T) {
 	api, changed := newAPI(t), make(chan struct{}, 1)
 	availability := NewAvailability(Config{
-		Cluster: api, Example: &corev1.ConfigMap{}, Definition: "configmaps.example.com", Labels: labels.Set{"mine": "yes"},
+		Cluster: api, Example: &corev1.ConfigMap{}, Definition: "configmaps.example.com",
 		Owner:   func(client.Object) []string { return nil },
 		Handler: toolscache.ResourceEventHandlerFuncs{}, OnChange: func(context.Context) { changed <- struct{}{} },
 	})

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -35,6 +36,16 @@ func ManagerOptions(namespaces ...string) (cache.Options, error) {
 		DefaultWatchErrorHandler:    (&unservedKinds{since: map[*toolscache.Reflector]string{}}).watchFailed,
 		ReaderFailOnMissingInformer: true,
 	}, err
+}
+
+// UnfinishedPods selects the Job-type pods without a terminal phase. The fields are selectable since Kubernetes 1.0
+// (pkg/registry/core/pod/strategy.go, ToSelectableFields).
+func UnfinishedPods() fields.Selector {
+	return fields.AndSelectors(
+		fields.OneTermNotEqualSelector("spec.restartPolicy", string(corev1.RestartPolicyAlways)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
 }
 
 // newScheme returns a scheme of the cached kinds, in which pods are of type Pod: the client decodes them to it.

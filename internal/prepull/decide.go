@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package prepull decides which ImagePullJobs download a policy's quick-exit images to nodes in advance, and reports
+// their progress. It is pure: the same input gives the same bytes. Packages pulljob and controllers read and write the
+// jobs.
+//
+// A job is never changed. OpenKruise does not pass a change of pull secrets on to nodes that it has asked before (syncNodeImages in
+// imagepulljob_controller.go skips a node that knows the job). So a job's name is a hash of its content, and other content is
+// another job.
 package prepull
 
 import (
@@ -10,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -22,13 +28,9 @@ type Situation struct {
 	Namespace string
 	// DefaultImage is the operator's quick-exit image, for policies without one, or empty.
 	DefaultImage string
-	// Images are the images that policies may use. The operator's own image is always permitted.
-	Images imagelist.List
-	// Enabled says whether the operator may create jobs, and whether it swaps images at all. Without PrePull the operator
-	// does not know the existing jobs.
-	Enabled plan.EnabledModes
-	// NamespacesOnly is true if the operator watches single namespaces, and so cannot tell whether jobs are served.
-	NamespacesOnly bool
+	// Capabilities are the operator's. Its own image is always permitted. Without PrePull, and where it watches single namespaces, the
+	// operator does not know the existing jobs.
+	Capabilities plan.Capabilities
 	// Served is true while the cluster serves jobs.
 	Served bool
 	// Existing are the policy's jobs.
@@ -54,7 +56,7 @@ type Report struct {
 
 // Decide returns the jobs to create and to delete. With a blocker it deletes every job.
 func Decide(s Situation) Decision {
-	if !s.Enabled.PrePull || !s.Served {
+	if !s.Capabilities.PrePull || !s.Served {
 		return Decision{Report: s.unavailable()}
 	}
 	var decision Decision
@@ -85,9 +87,9 @@ func (s Situation) unavailable() *Report {
 	switch {
 	case !s.wantsPrePull():
 		return nil
-	case !s.Enabled.PrePull:
+	case !s.Capabilities.PrePull:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}
-	case s.NamespacesOnly:
+	case s.Capabilities.NamespacesOnly:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them"}
 	default:
@@ -102,7 +104,7 @@ func (s Situation) blocker(images []string) *Report {
 	switch {
 	case !spec.Enforcement.Acts():
 		return &Report{Reason: v1alpha1.ReasonDryRun, Message: "nothing is pulled; set enforcement to Enforce to act"}
-	case !s.Enabled.Image:
+	case !s.Capabilities.Image:
 		return &Report{Reason: v1alpha1.ReasonModeDisabled, Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
 	case len(imageSettings(spec)) == 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
@@ -115,7 +117,7 @@ func (s Situation) blocker(images []string) *Report {
 		if settings.Image == "" {
 			continue
 		}
-		if err := s.Images.Check(settings.Image); err != nil {
+		if err := s.Capabilities.Images.Check(settings.Image); err != nil {
 			return &Report{Reason: v1alpha1.ReasonImageNotAllowed, Message: fmt.Sprintf("nothing is pulled, because quick-exit image %s is not allowed: %v; use one that "+
 				"--allowed-quick-exit-image of the operator permits", settings.Image, err)}
 		}

@@ -27,7 +27,7 @@ func listed(s *prepull.Situation) {
 	if err != nil {
 		panic(err)
 	}
-	s.Images.Entries = []imagelist.Entry{entry}
+	s.Capabilities.Images.Entries = []imagelist.Entry{entry}
 }
 
 // situation returns a namespaced policy with one sidecar that uses the operator's image. The cluster serves ImagePullJobs.
@@ -35,7 +35,7 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh", UID: "4a1b"}}
 	policy.Spec.Sidecars, policy.Spec.PrePull = []v1alpha1.Sidecar{{Name: "proxy"}}, &v1alpha1.PrePull{}
 	s := prepull.Situation{
-		Policy: policy, Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true,
+		Policy: policy, Namespace: "system", DefaultImage: image, Capabilities: plan.Capabilities{EnabledModes: plan.EnabledModes{Image: true, PrePull: true}}, Served: true,
 	}
 	for _, change := range changes {
 		change(&s)
@@ -235,7 +235,7 @@ func TestDecide(t *testing.T) {
 	a, b := v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}
 	one, both := []string{image}, []string{"a", "b"}
 	notServed := func(s *prepull.Situation) { s.Served = false }
-	disabled := func(s *prepull.Situation) { s.Enabled.PrePull = false }
+	disabled := func(s *prepull.Situation) { s.Capabilities.PrePull = false }
 	denied := func(s *prepull.Situation) { s.Denial = "the gate is off" }
 	policyDeleted := func(s *prepull.Situation) { s.Policy.SetDeletionTimestamp(&metav1.Time{}) }
 	jobDeleted := func(e *prepull.Existing) { e.Deleted = true }
@@ -289,9 +289,9 @@ func TestDecide(t *testing.T) {
 		"pre-pulling is disabled": {changes{with(one), disabled}, nil, nil,
 			says("PrePullUnavailable", "the operator runs with --pre-pull=Disabled; nodes pull images when they need them")},
 		"pre-pulling is disabled, no prePull": {changes{with(one), disabled, withoutPrePull}, nil, nil, nil},
-		"the operator watches single namespaces": {changes{notServed, func(s *prepull.Situation) { s.NamespacesOnly = true }}, nil, nil,
+		"the operator watches single namespaces": {changes{notServed, func(s *prepull.Situation) { s.Capabilities.NamespacesOnly = true }}, nil, nil,
 			says("PrePullUnavailable", "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them")},
-		"mode Image is disabled": {changes{with(one), func(s *prepull.Situation) { s.Enabled.Image = false }}, nil, one,
+		"mode Image is disabled": {changes{with(one), func(s *prepull.Situation) { s.Capabilities.Image = false }}, nil, one,
 			says("ModeDisabled", "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull")},
 		"the policy becomes DryRun": {changes{with(one), spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })}, nil, one,
 			says("DryRun", "nothing is pulled; set enforcement to Enforce to act")},

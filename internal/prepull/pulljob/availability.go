@@ -7,14 +7,12 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=imagepulljobs.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-pre-pull-role
@@ -28,7 +26,7 @@ const DefinitionName = "imagepulljobs.apps.kruise.io"
 func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJob func(policy resolve.PolicyRef)) *optionalkind.Availability {
 	return optionalkind.NewAvailability(optionalkind.Config{
 		Cluster: c, Example: &kruise.ImagePullJob{}, Definition: DefinitionName,
-		Labels: labels.Set{labelManagedBy: settings.Name}, Owner: ownerPolicyUID, Handler: handler(onJob), OnChange: onChange,
+		Owner: ownerPolicyUID, Handler: handler(onJob), OnChange: onChange,
 	})
 }
 

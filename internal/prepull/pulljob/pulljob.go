@@ -26,14 +26,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-const (
-	// labelManagedBy marks the jobs that this operator created.
-	labelManagedBy = "app.kubernetes.io/managed-by"
-
-	// parallelism is how many nodes pull at once. OpenKruise's default is one node after the other. It must be a number: OpenKruise
-	// reads a percentage as 0, which pauses a job (syncNodeImages in imagepulljob_controller.go).
-	parallelism = 10
-)
+// parallelism is how many nodes pull at once. OpenKruise's default is one node after the other. It must be a number: OpenKruise
+// reads a percentage as 0, which pauses a job (syncNodeImages in imagepulljob_controller.go).
+const parallelism = 10
 
 // ErrDenied means that a job cannot be created: OpenKruise's webhook denied it or did not answer, the operator lacks the
 // permission, or the job's name is taken. The error says which.
@@ -99,11 +94,11 @@ func (j *Jobs) checkExisting(ctx context.Context, policy v1alpha1.Policy, job pr
 	jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
 	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Name}
 	existing, err := optionalkind.ReadExisting(ctx, j.Server, &kruise.ImagePullJobList{}, jobs, key)
-	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.GetUID())) {
+	if err != nil || existing.GetLabels()[optionalkind.LabelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.GetUID())) {
 		return err
 	}
 	return fmt.Errorf("%w: %s exists without the operator's label %s=%s or without the policy as its owner; delete it",
-		ErrDenied, key, labelManagedBy, settings.Name)
+		ErrDenied, key, optionalkind.LabelManagedBy, settings.Name)
 }
 
 // Delete deletes the job. It fails with a conflict when another job has taken its name.
@@ -124,7 +119,7 @@ func newJob(policy v1alpha1.Policy, job prepull.Job) *kruise.ImagePullJob {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace,
 			Name:      job.Name,
-			Labels:    map[string]string{labelManagedBy: settings.Name, v1alpha1.LabelPolicy: prepull.LabelValue(policy.GetName())},
+			Labels:    map[string]string{optionalkind.LabelManagedBy: settings.Name, v1alpha1.LabelPolicy: prepull.LabelValue(policy.GetName())},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: string(resolve.RefOf(policy).Kind), Name: policy.GetName(), UID: policy.GetUID(),
 				Controller: ptr.To(true),

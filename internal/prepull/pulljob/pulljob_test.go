@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -123,7 +124,7 @@ func TestCreateErrors(t *testing.T) {
 		"no connection":                    {err: broken, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, broken) }},
 		"taken by the policy's own job":    {err: taken, change: func(*kruise.ImagePullJob) {}, want: is(nil)},
 		"taken, without the label":         {err: taken, change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrDenied)},
-		"taken, of another manager":        {err: taken, change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrDenied)},
+		"taken, of another manager":        {err: taken, change: func(j *kruise.ImagePullJob) { j.Labels[optionalkind.LabelManagedBy] = "another" }, want: is(ErrDenied)},
 		"taken, without an owner":          {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrDenied)},
 		"taken, of another policy":         {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrDenied)},
 		"taken, of an owner of other kind": {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrDenied)},

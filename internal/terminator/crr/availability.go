@@ -10,7 +10,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/sidecar-termination/operator/internal/optionalkind"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=containerrecreaterequests.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-crr-role
@@ -48,7 +46,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onProgress func(pod types.NamespacedName)) *optionalkind.Availability {
 	return optionalkind.NewAvailability(optionalkind.Config{
 		Cluster: c, Example: &kruise.ContainerRecreateRequest{}, Definition: DefinitionName, Webhook: WebhookConfigurationName, Guards: GuardsCRRs,
-		Labels: labels.Set{labelManagedBy: settings.Name}, Owner: ownerPodUID, Handler: whenProgressed(onProgress), OnChange: onChange,
+		Owner: ownerPodUID, Handler: whenProgressed(onProgress), OnChange: onChange,
 	})
 }
 

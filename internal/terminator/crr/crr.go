@@ -35,9 +35,6 @@ import (
 )
 
 const (
-	// labelManagedBy marks the CRRs that this operator created.
-	labelManagedBy = "app.kubernetes.io/managed-by"
-
 	namePrefix = "sidecar-termination-"
 
 	// annotationRequestedAt is when the operator created the CRR, by the operator's clock, which also judges the attempt.
@@ -95,7 +92,7 @@ type Observer struct {
 
 // Observe returns the operator's CRRs for the pod as attempts, oldest first, and none where CRRs are not served.
 func (o Observer) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	attempts, err := observe(ctx, o.Reader, pod, client.MatchingLabels{labelManagedBy: settings.Name})
+	attempts, err := observe(ctx, o.Reader, pod, client.MatchingLabels{optionalkind.LabelManagedBy: settings.Name})
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
@@ -186,11 +183,11 @@ func (t *Terminator) hasJustEnded(pod *corev1.Pod) bool {
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
 	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, resourceOfCRRs, client.ObjectKeyFromObject(crr))
-	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
+	if err != nil || existing.GetLabels()[optionalkind.LabelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
 		return err
 	}
 	return fmt.Errorf("ContainerRecreateRequest %w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
-		terminator.ErrDenied, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
+		terminator.ErrDenied, crr.Namespace, crr.Name, optionalkind.LabelManagedBy, settings.Name)
 }
 
 func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {
@@ -208,7 +205,7 @@ func newCRR(pod *corev1.Pod, write plan.Write, now time.Time) *kruise.ContainerR
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace,
 			Name:      crrName(pod.UID, write.Attempt),
-			Labels:    map[string]string{labelManagedBy: settings.Name},
+			Labels:    map[string]string{optionalkind.LabelManagedBy: settings.Name},
 			Annotations: map[string]string{
 				annotationRequestedAt:  now.UTC().Format(time.RFC3339),
 				annotationMainRestarts: encodeRestarts(write.MainRestarts),

@@ -177,7 +177,7 @@ func TestCreateErrors(t *testing.T) {
 			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.Labels = nil })}, want: isDenied,
 		},
 		"taken, of another manager": {
-			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" })}, want: isDenied,
+			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.Labels[optionalkind.LabelManagedBy] = "another" })}, want: isDenied,
 		},
 		"taken, without an owner": {
 			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil })}, want: isDenied,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,4 +31,14 @@ func ReadExisting(
 		return nil, apierrors.NewConflict(resource, key.Name, errors.New("it was deleted a moment ago"))
 	}
 	return items[0].(client.Object), nil
+}
+
+// IsDenial reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API
+// server. A webhook denies with any code, and so does the API server for a webhook that it cannot call.
+func IsDenial(err error) bool {
+	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.Contains(status.Status().Message, "webhook")
 }
