@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,11 +145,7 @@ func createMarked(t *testing.T, c client.Client, pod *corev1.Pod) {
 // applyAdmission installs a file of config/admission until the end of the test.
 func applyAdmission(t *testing.T, c client.Client, file string) {
 	t.Helper()
-	content, err := os.ReadFile("admission/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
+	for document := range strings.SplitSeq(string(readConfig(t, "admission/"+file)), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
 			t.Fatal(err)

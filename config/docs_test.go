@@ -3,8 +3,6 @@
 package config_test
 
 import (
-	"errors"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,19 +16,16 @@ var (
 // pages returns the files of each kustomization in docs/kustomize.md. Each starts with its kustomization.yaml.
 func pages(t *testing.T) []map[string]string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/kustomize.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := string(readConfig(t, "../docs/kustomize.md"))
 	var all []map[string]string
-	for _, match := range block.FindAllStringSubmatch(string(content), -1) {
+	for _, match := range block.FindAllStringSubmatch(content, -1) {
 		name, text := match[1], remote.ReplaceAllString(match[2], "CONFIG/$1")
 		if name == "kustomization.yaml" {
 			all = append(all, map[string]string{})
 		}
 		all[len(all)-1][name] = text
 	}
-	if blocks := strings.Count(string(content), "```yaml"); len(block.FindAllString(string(content), -1)) != blocks {
+	if blocks := strings.Count(content, "```yaml"); len(block.FindAllString(content, -1)) != blocks {
 		t.Errorf("some of the %d YAML blocks do not start with their file name", blocks)
 	}
 	return all
@@ -59,23 +54,19 @@ func TestGuideExamples(t *testing.T) {
 }
 
 func TestGuidesListOverlaysAndPresets(t *testing.T) {
-	kustomize, err := os.ReadFile("../docs/kustomize.md")
-	tools, failed := os.ReadFile("../docs/guides/tools.md")
-	if err := errors.Join(err, failed); err != nil {
-		t.Fatal(err)
-	}
+	kustomize, tools := string(readConfig(t, "../docs/kustomize.md")), string(readConfig(t, "../docs/guides/tools.md"))
 	for _, overlay := range append(installations(), namespacedOverlay) {
-		if overlay != "overlays/local" && !strings.Contains(string(kustomize), "`config/"+overlay+"`") {
+		if overlay != "overlays/local" && !strings.Contains(kustomize, "`config/"+overlay+"`") {
 			t.Errorf("docs/kustomize.md does not name config/%s", overlay)
 		}
 	}
 	for preset := range presets {
-		if !strings.Contains(string(kustomize), preset) {
+		if !strings.Contains(kustomize, preset) {
 			t.Errorf("docs/kustomize.md does not name the preset %s", preset)
 		}
 	}
 	for preset := range toolPresets {
-		if !strings.Contains(string(tools), "`"+preset+"`") {
+		if !strings.Contains(tools, "`"+preset+"`") {
 			t.Errorf("docs/guides/tools.md does not name the preset %s", preset)
 		}
 	}

@@ -107,11 +107,7 @@ func TestPermissionsMatchGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
+		if got != string(readConfig(t, golden)) {
 			t.Errorf("%s: the permissions differ from %s:\n%s", installation, golden, got)
 		}
 	}

@@ -109,8 +109,7 @@ func finishedPodIn(t *testing.T, c client.Client, space string) (*v1alpha1.Sidec
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
 	create(t, c, node)
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "proxy"}}
-	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy := newPolicy(space)
 	create(t, c, policy)
 	pod := podtest.New(podtest.MainDone, podtest.InNamespace(space, "job"), func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Spec.Containers[1].Command = node.Name, []string{"/bin/sh"}
@@ -150,11 +149,9 @@ func operatorKubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["server"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData}
+	user := operatorUser()
 	config.AuthInfos["operator"] = &clientcmdapi.AuthInfo{
-		ClientCertificateData: server.CertData,
-		ClientKeyData:         server.KeyData,
-		Impersonate:           "system:serviceaccount:" + namespace + ":" + deployment,
-		ImpersonateGroups:     []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		ClientCertificateData: server.CertData, ClientKeyData: server.KeyData, Impersonate: user.UserName, ImpersonateGroups: user.Groups,
 	}
 	config.Contexts["operator"] = &clientcmdapi.Context{Cluster: "server", AuthInfo: "operator"}
 	config.CurrentContext = "operator"
