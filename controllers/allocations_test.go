@@ -45,7 +45,7 @@ type podCase struct {
 func newPodCase(tb testing.TB, policies int) podCase {
 	tb.Helper()
 	informers := newTestInformers(&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{})
-	index, err := policyindex.New(informers[:1], informers[1:])
+	index, err := policyindex.New(informers...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -37,20 +37,15 @@ func (h *podHandler) Create(ctx context.Context, e event.CreateEvent, queue podQ
 // podQueue is the queue of the pod controller.
 type podQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// podsOfPolicy enqueues the unfinished pods of a changed policy's namespace, or of all namespaces for a cluster policy. They include
-// those that the policy selected before, and others, whose reconciles change nothing.
-func podsOfPolicy(pods podStore) handler.EventHandler {
-	return enqueuePodsOf(func(policy client.Object) ([]*podcache.Pod, error) { return pods.Pods(policy.GetNamespace()) })
+// podsIn enqueues the unfinished pods of a changed object's namespace, or of all namespaces if that is empty, as for a cluster policy. They
+// include pods that a policy selected before, and others, whose reconciles change nothing.
+func podsIn(pods podStore, namespaceOf func(client.Object) string) handler.EventHandler {
+	return enqueuePodsOf(func(object client.Object) ([]*podcache.Pod, error) { return pods.Pods(namespaceOf(object)) })
 }
 
 // podsOfNode enqueues the unfinished pods on a node.
 func podsOfNode(pods podStore) handler.EventHandler {
 	return enqueuePodsOf(func(node client.Object) ([]*podcache.Pod, error) { return pods.PodsOnNode(node.GetName()) })
-}
-
-// podsOfNamespace enqueues the unfinished pods of a namespace.
-func podsOfNamespace(pods podStore) handler.EventHandler {
-	return enqueuePodsOf(func(namespace client.Object) ([]*podcache.Pod, error) { return pods.Pods(namespace.GetName()) })
 }
 
 // enqueuePodsOf enqueues the pods that a changed object concerns. Objects of the initial list enqueue none: the controller starts with all

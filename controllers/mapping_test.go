@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -19,71 +20,58 @@ import (
 	"github.com/sidecar-termination/operator/internal/podinput"
 )
 
-func TestNodeKindChangeEnqueuesPods(t *testing.T) {
-	marks := plan.DefaultNodeKindRules()
-	node := func(labels map[string]string) *corev1.Node {
+func TestChangesEnqueuePods(t *testing.T) {
+	node := func(labels map[string]string) client.Object {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 	}
 	realNode, busy, virtualNode := node(nil), node(map[string]string{"load": "high"}), node(map[string]string{"type": "virtual-kubelet"})
 	daemonless := node(map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
-	changed := nodeKindChanged(marks)
-	for name, tc := range map[string]struct{ got, want bool }{
-		"a new node":                     {changed.Create(event.CreateEvent{Object: realNode}), true},
-		"a node with another label":      {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: busy}), false},
-		"a node that becomes virtual":    {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: virtualNode}), true},
-		"a node that becomes real":       {changed.Update(event.UpdateEvent{ObjectOld: virtualNode, ObjectNew: busy}), true},
-		"a node that becomes daemonless": {changed.Update(event.UpdateEvent{ObjectOld: realNode, ObjectNew: daemonless}), true},
-		"a node that goes":               {changed.Delete(event.DeleteEvent{Object: realNode}), false},
-	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
-		}
-	}
-}
-
-func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
-	type object = *v1alpha1.SidecarTerminationPolicy
-	policy := func(generation int64, annotations map[string]string) object {
+	policy := func(generation int64, annotations map[string]string) client.Object {
 		return &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: annotations}}
 	}
 	again := policy(1, nil)
-	again.UID = "another"
-	changed := declarationChanged()
-	update := func(before, after object) bool {
-		return changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
-	}
-	for name, tc := range map[string]struct{ got, want bool }{
-		"a new one":                   {changed.Create(event.CreateEvent{Object: policy(1, nil)}), true},
-		"one that goes":               {changed.Delete(event.DeleteEvent{Object: policy(1, nil)}), true},
-		"one with another spec":       {update(policy(1, nil), policy(2, nil)), true},
-		"one with another status":     {update(policy(1, nil), policy(1, nil)), false},
-		"one with another annotation": {update(policy(1, nil), policy(1, map[string]string{"a": "b"})), false},
-		// An interrupted watch reports the two policies as one update.
-		"one that reuses a name": {update(policy(1, nil), again), true},
-	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
-		}
-	}
-}
-
-func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
-	type object = *metav1.PartialObjectMetadata
-	namespace := func(labels map[string]string, annotations map[string]string) object {
+	again.SetUID("another")
+	namespace := func(labels map[string]string, annotations map[string]string) client.Object {
 		n := podinput.NamespaceMetadata()
 		n.Labels, n.Annotations = labels, annotations
 		return n
 	}
 	bare, noted, labelled := namespace(nil, nil), namespace(nil, map[string]string{"a": "b"}), namespace(map[string]string{"a": "b"}, nil)
-	changed := namespaceLabelsChanged()
-	for name, tc := range map[string]struct{ got, want bool }{
-		"a new one":                    {changed.Create(event.CreateEvent{Object: bare}), true},
-		"one with another annotation":  {changed.Update(event.UpdateEvent{ObjectOld: bare, ObjectNew: noted}), false},
-		"one with another label":       {changed.Update(event.UpdateEvent{ObjectOld: bare, ObjectNew: labelled}), true},
-		"one that goes, with its pods": {changed.Delete(event.DeleteEvent{Object: bare}), false},
+	nodes, policies, namespaces := nodeKindChanged(plan.DefaultNodeKindRules()), declarationChanged(), namespaceLabelsChanged()
+	for name, tc := range map[string]struct {
+		changed     predicate.Predicate
+		before, now client.Object // nil for none
+		want        bool
+	}{
+		"new node":                      {nodes, nil, realNode, true},
+		"node with another label":       {nodes, realNode, busy, false},
+		"node that becomes virtual":     {nodes, realNode, virtualNode, true},
+		"node that becomes real":        {nodes, virtualNode, busy, true},
+		"node that becomes daemonless":  {nodes, realNode, daemonless, true},
+		"node that goes":                {nodes, realNode, nil, false},
+		"new policy":                    {policies, nil, policy(1, nil), true},
+		"policy that goes":              {policies, policy(1, nil), nil, true},
+		"policy with another spec":      {policies, policy(1, nil), policy(2, nil), true},
+		"policy with another status":    {policies, policy(1, nil), policy(1, nil), false},
+		"policy with other annotations": {policies, policy(1, nil), policy(1, map[string]string{"a": "b"}), false},
+		// An interrupted watch reports the two policies as one update.
+		"policy that reuses a name":        {policies, policy(1, nil), again, true},
+		"new namespace":                    {namespaces, nil, bare, true},
+		"namespace with other annotations": {namespaces, bare, noted, false},
+		"namespace with another label":     {namespaces, bare, labelled, true},
+		"namespace that goes, with pods":   {namespaces, bare, nil, false},
 	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
+		var got bool
+		switch {
+		case tc.before == nil:
+			got = tc.changed.Create(event.CreateEvent{Object: tc.now})
+		case tc.now == nil:
+			got = tc.changed.Delete(event.DeleteEvent{Object: tc.before})
+		default:
+			got = tc.changed.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.now})
+		}
+		if got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -131,9 +130,7 @@ func (r *reporter) attemptFailed(key types.NamespacedName, state *podState, fail
 
 // tallyFailure adds a failed attempt to the status of its policy.
 func (r *reporter) tallyFailure(key types.NamespacedName, failed attempt) {
-	r.add(failed.policy, rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{
-		r.recent(failed.policy, key, failed.mode, v1alpha1.OutcomeFailed, 0),
-	}})
+	r.addResult(failed.policy, key, rollup.Tally{FailedAttempts: 1}, v1alpha1.RecentTermination{Mode: failed.mode, Outcome: v1alpha1.OutcomeFailed})
 }
 
 // terminated reports that the sidecars of a pod have ended.
@@ -149,10 +146,9 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
 		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
 	for _, handle := range state.declaring {
-		policy := handle.Value()
-		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
-			r.recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
-		}})
+		r.addResult(handle.Value(), key, rollup.Tally{Terminated: 1, Last: now}, v1alpha1.RecentTermination{
+			Mode: state.mode, Outcome: v1alpha1.OutcomeTerminated, DurationMilliseconds: took.Milliseconds(),
+		})
 	}
 }
 
@@ -167,10 +163,19 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 		}
 		r.event(resolved.Pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
 			"nothing was done because the policy's enforcement is DryRun; with Enforce: "+decision.Message, &policy.Ref)
-		r.add(policy.Ref, rollup.Tally{Recent: []v1alpha1.RecentTermination{
-			r.recent(policy.Ref, client.ObjectKeyFromObject(resolved.Pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
-		}})
+		r.addResult(policy.Ref, client.ObjectKeyFromObject(resolved.Pod), rollup.Tally{},
+			v1alpha1.RecentTermination{Mode: mode, Outcome: v1alpha1.OutcomeWouldTerminate})
 	}
+}
+
+// addResult adds a tally with a result of now about the pod.
+func (r *reporter) addResult(policy resolve.PolicyRef, pod types.NamespacedName, tally rollup.Tally, result v1alpha1.RecentTermination) {
+	result.Pod, result.Time = pod.Name, new(rollup.Timestamp(r.clock.Now()))
+	if policy.Kind == resolve.KindCluster {
+		result.Namespace = pod.Namespace
+	}
+	tally.Recent = []v1alpha1.RecentTermination{result}
+	r.add(policy, tally)
 }
 
 // add adds to the tally that the next status of the policy includes.
@@ -204,19 +209,6 @@ func (r *reporter) logOf(key types.NamespacedName, state *podState) logr.Logger 
 		log = log.WithValues("policy", policy.String())
 	}
 	return log
-}
-
-// recent returns a result of now, as policies list it.
-func (r *reporter) recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mode, outcome v1alpha1.TerminationOutcome,
-	took time.Duration,
-) v1alpha1.RecentTermination {
-	result := v1alpha1.RecentTermination{
-		Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds(), Time: new(rollup.Timestamp(r.clock.Now())),
-	}
-	if policy.Kind == resolve.KindCluster {
-		result.Namespace = pod.Namespace
-	}
-	return result
 }
 
 // stuckCount is what a pod in the stage adds to the gauge of stuck pods.

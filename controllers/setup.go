@@ -108,15 +108,16 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (reade
 		}
 		return found
 	}
-	ofPods, namespaced := informers(&podcache.Pod{}), informers(&v1alpha1.SidecarTerminationPolicy{})
+	ofPods := informers(&podcache.Pod{})
+	var ofPolicies []toolscache.SharedIndexInformer
+	for _, kind := range policyKinds(options) {
+		ofPolicies = append(ofPolicies, informers(kind)...)
+	}
 	if options.NodeKindRules.All == "" {
 		informers(&corev1.Node{})
 	}
-	// An operator for single namespaces has no permission for kinds without a namespace.
-	var cluster []toolscache.SharedIndexInformer
 	if !options.Capabilities.NamespacesOnly {
 		informers(podinput.NamespaceMetadata())
-		cluster = informers(&v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
 		return readers{}, err
@@ -125,7 +126,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (reade
 	if err != nil {
 		return readers{}, err
 	}
-	policies, err := policyindex.New(namespaced, cluster)
+	policies, err := policyindex.New(ofPolicies...)
 	return readers{live: mgr.GetAPIReader(), policies: policies, pods: pods}, err
 }
 
@@ -196,17 +197,14 @@ func newTerminators(c client.Client, live client.Reader, kruise kruiseKinds, opt
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
 func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
-	terminators := newTerminators(c, from.live, kruise, options)
-	byMode := map[v1alpha1.Mode]terminator.Terminator{}
-	for _, t := range terminators {
-		byMode[t.Mode()] = t
-	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
 		Reader:  podinput.Reader{Objects: c, Jobs: podinput.NewJobTemplates(from.live, options.Clock), NodeKindRules: options.NodeKindRules},
 		readers: from, crrServed: kruise.crrs.Available, options: options,
 	}
-	for _, t := range terminators {
+	byMode := map[v1alpha1.Mode]terminator.Terminator{}
+	for _, t := range newTerminators(c, from.live, kruise, options) {
+		byMode[t.Mode()] = t
 		reader.Observers = append(reader.Observers, t)
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
@@ -225,13 +223,13 @@ func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Req
 	unfinished, pods := mgr.GetCache(), r.reader.pods
 	watches := []source.Source{source.Kind[client.Object](unfinished, &podcache.Pod{}, &podHandler{}), queue}
 	for _, kind := range policyKinds(r.options) {
-		watches = append(watches, source.Kind(unfinished, kind, podsOfPolicy(pods), declarationChanged()))
+		watches = append(watches, source.Kind(unfinished, kind, podsIn(pods, client.Object.GetNamespace), declarationChanged()))
 	}
 	if r.options.NodeKindRules.All == "" {
 		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeKindRules)))
 	}
 	if !r.options.Capabilities.NamespacesOnly {
-		watches = append(watches, source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()))
+		watches = append(watches, source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsIn(pods, client.Object.GetName), namespaceLabelsChanged()))
 	}
 	if r.options.LedBefore != nil {
 		watches = append(watches, &missedFailures{

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -197,7 +198,7 @@ func (a *Availability) askForUpdate() {
 func (a *Availability) follow(ctx context.Context, definitions client.Reader, version string) {
 	a.askForUpdate()
 	var retry <-chan time.Time
-	isKnown := false
+	known := sync.OnceFunc(func() { close(a.known) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -211,10 +212,7 @@ func (a *Availability) follow(ctx context.Context, definitions client.Reader, ve
 			retry = time.After(retryInterval)
 			continue
 		}
-		if !isKnown {
-			isKnown = true
-			close(a.known)
-		}
+		known()
 	}
 }
 

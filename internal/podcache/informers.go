@@ -26,17 +26,13 @@ type Cache struct {
 	informers map[schema.GroupVersionKind][]toolscache.SharedIndexInformer
 }
 
-// NewCache returns a *Cache. It is a cache.NewCacheFunc, and the options must have a scheme.
+// NewCache returns a *Cache. It is a cache.NewCacheFunc, and the options must have a scheme and no NewInformer.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	c := &Cache{scheme: options.Scheme, informers: map[schema.GroupVersionKind][]toolscache.SharedIndexInformer{}}
-	inner := toolscache.NewSharedIndexInformer
-	if options.NewInformer != nil {
-		inner = options.NewInformer
-	}
 	options.NewInformer = func(
 		source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
-		informer := inner(source, object, resync, indexers)
+		informer := toolscache.NewSharedIndexInformer(source, object, resync, indexers)
 		c.record(object, informer)
 		return informer
 	}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyindex finds the policies that select a pod. The operator feeds an Index from its informers, the command line and
-// tests from lists; the matching is the same.
+// Package policyindex finds the policies that select a pod. The operator feeds an Index from its informers.
 package policyindex
 
 import (
@@ -24,28 +23,10 @@ const indexSelector = "spec.podSelector"
 // Index finds the policies that select a pod, at a cost that depends on the pod's labels and not on the number of policies. It
 // keeps the policies' selectors parsed.
 type Index struct {
-	namespaced, cluster policyStore
-	parsed              sync.Map // types.UID -> parsedPolicy
-}
-
-// policyStore holds the policies of one kind, each indexed by a label that it requires. It has one indexer for each namespace that the
-// operator watches, or one for the whole cluster.
-type policyStore struct {
+	// indexers hold the policies of one kind each, of one namespace that the operator watches or of the whole cluster.
 	indexers []toolscache.Indexer
 	labels   *requiredLabels
-}
-
-// byIndex returns the policies with the key.
-func (s policyStore) byIndex(key string) ([]any, error) {
-	var all []any
-	for _, indexer := range s.indexers {
-		objects, err := indexer.ByIndex(indexSelector, key)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, objects...)
-	}
-	return all, nil
+	parsed   sync.Map // types.UID -> parsedPolicy
 }
 
 // parsedPolicy is the parsed form of one version of a policy.
@@ -57,22 +38,16 @@ type parsedPolicy struct {
 
 // New indexes the stores of the informers of both kinds, so that a policy is in the index before an event handler learns of it. The
 // informers must not have been started.
-func New(namespaced, cluster []toolscache.SharedIndexInformer) (*Index, error) {
-	index := &Index{}
-	for _, source := range []struct {
-		informers []toolscache.SharedIndexInformer
-		store     *policyStore
-	}{{namespaced, &index.namespaced}, {cluster, &index.cluster}} {
-		source.store.labels = newRequiredLabels()
-		for _, informer := range source.informers {
-			if err := informer.AddIndexers(toolscache.Indexers{indexSelector: source.store.labels.index}); err != nil {
-				return nil, fmt.Errorf("index policies: %w", err)
-			}
-			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
-				return nil, fmt.Errorf("watch deletions of policies: %w", err)
-			}
-			source.store.indexers = append(source.store.indexers, informer.GetIndexer())
+func New(informers ...toolscache.SharedIndexInformer) (*Index, error) {
+	index := &Index{labels: newRequiredLabels()}
+	for _, informer := range informers {
+		if err := informer.AddIndexers(toolscache.Indexers{indexSelector: index.labels.index}); err != nil {
+			return nil, fmt.Errorf("index policies: %w", err)
 		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
+			return nil, fmt.Errorf("watch deletions of policies: %w", err)
+		}
+		index.indexers = append(index.indexers, informer.GetIndexer())
 	}
 	return index, nil
 }
@@ -81,11 +56,11 @@ func New(namespaced, cluster []toolscache.SharedIndexInformer) (*Index, error) {
 // by name. A policy with an invalid selector selects nothing; its status says so. The result may share memory with the index and must
 // not be changed.
 func (x *Index) Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error) {
-	namespaced, err := x.mayMatch(x.namespaced, pod.Namespace, pod.Labels)
+	namespaced, err := x.mayMatch(pod.Namespace, pod.Labels)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := x.mayMatch(x.cluster, "", pod.Labels)
+	cluster, err := x.mayMatch("", pod.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +68,27 @@ func (x *Index) Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]
 	return slices.DeleteFunc(all, func(p resolve.Policy) bool { return !p.Selects(pod, namespaceLabels) }), nil
 }
 
-// mayMatch returns the policies of the store that require one of the labels, or no label, sorted by name.
-func (x *Index) mayMatch(store policyStore, namespace string, labels map[string]string) ([]resolve.Policy, error) {
-	objects, err := store.byIndex(namespace)
+// mayMatch returns the policies of the namespace that require one of the labels, or no label, sorted by name. Cluster policies have an empty
+// namespace.
+func (x *Index) mayMatch(namespace string, labels map[string]string) ([]resolve.Policy, error) {
+	keys := []string{namespace}
 	for name, value := range labels {
-		if err != nil {
-			break
+		if x.labels.mayRequire(name) {
+			keys = append(keys, selectorKey(namespace, name, value))
 		}
-		if !store.labels.mayRequire(name) {
-			continue
-		}
-		var found []any
-		found, err = store.byIndex(selectorKey(namespace, name, value))
-		objects = append(objects, found...)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find policies by label: %w", err)
 	}
 	var policies []resolve.Policy
-	for _, object := range objects {
-		if policy, valid := x.parse(object); valid {
-			policies = append(policies, policy)
+	for _, key := range keys {
+		for _, indexer := range x.indexers {
+			objects, err := indexer.ByIndex(indexSelector, key)
+			if err != nil {
+				return nil, fmt.Errorf("find policies by label: %w", err)
+			}
+			for _, object := range objects {
+				if policy, valid := x.parse(object); valid {
+					policies = append(policies, policy)
+				}
+			}
 		}
 	}
 	slices.SortFunc(policies, func(a, b resolve.Policy) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })

@@ -19,13 +19,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// newTestIndex returns an index over stores that the test fills.
+// newTestIndex returns an index over stores of both kinds, which the test fills.
 func newTestIndex() *Index {
-	newStore := func() policyStore {
-		labels := newRequiredLabels()
-		return policyStore{[]toolscache.Indexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index})}, labels}
+	index := &Index{labels: newRequiredLabels()}
+	for range 2 {
+		store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: index.labels.index})
+		index.indexers = append(index.indexers, store)
 	}
-	return &Index{namespaced: newStore(), cluster: newStore()}
+	return index
 }
 
 func indexedPolicy(namespace, name string, selector metav1.LabelSelector) *v1alpha1.SidecarTerminationPolicy {
@@ -48,7 +49,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 		name := fmt.Sprintf("p%03d", i)
 		if i%2 == 0 {
 			policy := indexedPolicy([]string{"a", "b"}[random.IntN(2)], name, selector)
-			must(t, index.namespaced.indexers[0].Add(policy))
+			must(t, index.indexers[0].Add(policy))
 			if parsed, err := resolve.Parse(policy); err == nil {
 				namespaced = append(namespaced, parsed)
 			}
@@ -60,7 +61,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 		if random.IntN(2) == 0 {
 			policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}}
 		}
-		must(t, index.cluster.indexers[0].Add(policy))
+		must(t, index.indexers[1].Add(policy))
 		if parsed, err := resolve.Parse(policy); err == nil {
 			cluster = append(cluster, parsed)
 		}
@@ -89,23 +90,23 @@ func TestIndexFollowsPolicyChanges(t *testing.T) {
 	index := newTestIndex()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "new"}}}
 	policy := indexedPolicy("a", "p", metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}})
-	must(t, index.namespaced.indexers[0].Add(policy))
+	must(t, index.indexers[0].Add(policy))
 	if got := namesOf(t, index, pod, nil); len(got) > 0 {
 		t.Errorf("found %v for other labels", got)
 	}
 	changed := policy.DeepCopy()
 	changed.Spec.PodSelector.MatchLabels["app"] = "new"
-	must(t, index.namespaced.indexers[0].Update(changed))
+	must(t, index.indexers[0].Update(changed))
 	if got := namesOf(t, index, pod, nil); len(got) != 1 {
 		t.Errorf("found %v after the selector changed", got)
 	}
 	replaced := changed.DeepCopy()
 	replaced.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Invalid"}}
-	must(t, index.namespaced.indexers[0].Update(replaced))
+	must(t, index.indexers[0].Update(replaced))
 	if got := namesOf(t, index, pod, nil); len(got) > 0 {
 		t.Errorf("found %v by an invalid selector", got)
 	}
-	must(t, index.namespaced.indexers[0].Delete(replaced))
+	must(t, index.indexers[0].Delete(replaced))
 	index.forget(toolscache.DeletedFinalStateUnknown{Obj: replaced})
 	index.parsed.Range(func(key, _ any) bool { t.Errorf("%v is still parsed", key); return true })
 }

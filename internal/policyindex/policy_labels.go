@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// requiredLabels records the label names that a store indexes policies by, so that a lookup skips a pod's other labels. It is a
+// requiredLabels records the label names that the index finds policies by, so that a lookup skips a pod's other labels. It is a
 // hash set of fixed size without the names, which are user input: a collision costs one needless lookup. Names are never
 // removed. It is safe for concurrent use.
 type requiredLabels struct {
@@ -26,7 +26,7 @@ func (l *requiredLabels) slot(name string) *atomic.Bool {
 	return &l.slots[maphash.String(l.seed, name)%uint64(len(l.slots))]
 }
 
-// mayRequire reports whether the store may have indexed a policy by the label name.
+// mayRequire reports whether the index may have a policy by the label name.
 func (l *requiredLabels) mayRequire(name string) bool { return l.slot(name).Load() }
 
 // index returns a policy's keys: its namespace with a label that it requires, one key for each value that the label may have,
