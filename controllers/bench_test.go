@@ -34,8 +34,14 @@ type bench struct {
 	by     denier // of scripts
 }
 
-func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {
+// newBench returns a bench with OpenKruise, unless nil. Nothing delays the statuses of policies.
+func newBench(t *testing.T, withKruise *testenv.Kruise, change ...func(*Options)) *bench {
 	t.Helper()
+	options := testOptions()
+	options.StatusPeriod = 0
+	for _, c := range change {
+		c(&options)
+	}
 	return newBenchAs(newFixture(t), asOperator(), options, withKruise)
 }
 

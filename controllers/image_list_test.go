@@ -22,10 +22,7 @@ func TestOnlyListedImagesAreUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := testOptions()
-	options.Capabilities.Images.Entries = []imagelist.Entry{entry}
-	options.StatusPeriod = 0
-	b := newBench(t, options, newKruise(t))
+	b := newBench(t, newKruise(t), func(o *Options) { o.Capabilities.Images.Entries = []imagelist.Entry{entry} })
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""), withPrePull, func(spec *v1alpha1.PolicySpec) {
 		spec.Fallback, spec.Image = v1alpha1.FallbackDisabled, unlisted
 	})

@@ -41,7 +41,7 @@ func (f *fixture) inLongNamespace() {
 }
 
 func TestManyPoliciesOnOnePod(t *testing.T) {
-	b := newBench(t, testOptions(), nil)
+	b := newBench(t, nil)
 	const policies = 200
 	var all []*v1alpha1.SidecarTerminationPolicy
 	for i := range policies {

@@ -29,7 +29,7 @@ func (p poisonous) Policies(pod *corev1.Pod, namespaceLabels map[string]string) 
 
 func TestPanicInReconcileAffectsOnePod(t *testing.T) {
 	panics.Reset()
-	b := newBench(t, testOptions(), nil)
+	b := newBench(t, nil)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	poison, other := b.newPod("poison", podtest.MainDone), b.newPod("other", podtest.MainDone)
 	b.caughtUp(poison)

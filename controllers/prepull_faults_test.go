@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // pullTrial creates, replaces and deletes pull jobs with faults in the operator's writes.
@@ -54,7 +55,7 @@ func (tr *pullTrial) converge() []string {
 		tr.knowsPolicyAndJobs(tr.policy)
 		writes := tr.wire.number
 		tr.wire.last = noFault
-		result, err := tr.prePulls.Reconcile(tr.Context(), refOf(tr.policy))
+		result, err := tr.prePulls.Reconcile(tr.Context(), resolve.RefOf(tr.policy))
 		met := tr.wire.last
 		switch {
 		case met == crashed:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 func withPrePull(spec *v1alpha1.PolicySpec) { spec.PrePull = &v1alpha1.PrePull{} }
@@ -27,7 +28,7 @@ func withPrePull(spec *v1alpha1.PolicySpec) { spec.PrePull = &v1alpha1.PrePull{}
 func (b *bench) pulls(policy *v1alpha1.SidecarTerminationPolicy) {
 	b.Helper()
 	b.knowsPolicyAndJobs(policy)
-	result, err := b.prePulls.Reconcile(b.Context(), refOf(policy))
+	result, err := b.prePulls.Reconcile(b.Context(), resolve.RefOf(policy))
 	if err != nil {
 		b.Fatalf("reconcile: %v", err)
 	}
@@ -134,10 +135,7 @@ func (b *bench) says(policy *v1alpha1.SidecarTerminationPolicy, want string) {
 
 func newPrePullBench(t *testing.T, withKruise *testenv.Kruise) *bench {
 	t.Helper()
-	options := testOptions()
-	options.StatusPeriod = 0
-	options.PrePullNamespace = systemNamespace
-	return newBench(t, options, withKruise)
+	return newBench(t, withKruise, func(o *Options) { o.PrePullNamespace = systemNamespace })
 }
 
 func TestPullJobsFollowPolicy(t *testing.T) {
@@ -205,7 +203,7 @@ func TestDeniedPullJobIsReportedAndRetried(t *testing.T) {
 	policy := b.newPolicy("mesh", withPrePull)
 	k.Deny("imagepulljobs", b.namespace, "feature-gate ImagePullJobGate is not enabled")
 	b.knowsPolicyAndJobs(policy)
-	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
+	result, err := b.prePulls.Reconcile(t.Context(), resolve.RefOf(policy))
 	if err != nil || result.RequeueAfter != pullDenialRetry {
 		t.Fatalf("got %+v and error %v", result, err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
@@ -360,11 +361,24 @@ func (s *scripted) checks(want string) {
 // script is a row of a table.
 type script struct{ policy, pod, steps, trace string }
 
+// onBenches runs rows by whether OpenKruise is there, each in its own namespace.
+func onBenches[T any](t *testing.T, rows map[bool]map[string]T, test func(*bench, *clocktesting.FakePassiveClock, T)) {
+	t.Helper()
+	for withKruise, rows := range rows {
+		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
+			b, clock := newTimedBench(t, withKruise)
+			for name, row := range rows {
+				b.run(name, func() { test(b, clock, row) })
+			}
+		})
+	}
+}
+
 const decided = "(Succeeded proxy PodPhase Decided)"
 
 // Every mode, from a running main container to the end of the pod. Nothing is written twice.
 func TestOutcomeOfEachMode(t *testing.T) {
-	for withKruise, scripts := range map[bool]map[string]script{
+	onBenches(t, map[bool]map[string]script{
 		false: {
 			"PodPhase":                 {"PodPhase", "", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
 			"PodPhase, late":           {"PodPhase", "", "main now now now", "mark (Running proxy Succeeded) mark +1m0s " + decided + " +2s"},
@@ -399,14 +413,9 @@ func TestOutcomeOfEachMode(t *testing.T) {
 			"CRR, Respect":       {"CRR Respect", "", "now main now now proxy", "create +1m0s +1m0s (Failed unmarked)"},
 			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Waiting Running) (Running proxy Waiting Succeeded) create +1m0s +1m0s (Succeeded proxy Waiting Decided)"},
 		},
-	} {
-		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
-			b, clock := newTimedBench(t, withKruise)
-			for name, row := range scripts {
-				b.run(name, func() { b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace) })
-			}
-		})
-	}
+	}, func(b *bench, clock *clocktesting.FakePassiveClock, row script) {
+		b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace)
+	})
 }
 
 // Policies decide until the main containers are done.
@@ -433,7 +442,7 @@ func TestMarkFollowsPolicies(t *testing.T) {
 // Where no admission policy decides the outcome of pods, the operator does, with its marks. It says so if the kubelet was faster.
 func TestOutcomeDecidedByOperator(t *testing.T) {
 	const marked = "mark (Running proxy PodPhase) "
-	for withKruise, scripts := range map[bool]map[string]script{
+	onBenches(t, map[bool]map[string]script{
 		false: {
 			"PodPhase":                 {"PodPhase", "", "now now main now now", marked + "mark " + decided + " +2s"},
 			"OnFailure":                {"PodPhase", "OnFailure", "now now main now now", marked + "mark " + decided + " +2s"},
@@ -452,18 +461,11 @@ func TestOutcomeDecidedByOperator(t *testing.T) {
 			"CRR":           {"CRR", "", "now main now now ended now", "mark (Running proxy) mark (Running proxy Succeeded) create +1m0s mark (Succeeded proxy Decided)"},
 			"CRR, too late": {"CRR", "", "now main now now proxy events now events", "mark (Running proxy) mark (Running proxy Succeeded) create +1m0s (Failed proxy Succeeded) Terminating DecidedTooLate"},
 		},
-	} {
-		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
-			b, clock := newTimedBench(t, withKruise)
-			for name, row := range scripts {
-				b.run(name, func() {
-					b.in(b.newNamespace(map[string]string{undecidedLabel: "true"}), func() {
-						b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace)
-					})
-				})
-			}
+	}, func(b *bench, clock *clocktesting.FakePassiveClock, row script) {
+		b.in(b.newNamespace(map[string]string{undecidedLabel: "true"}), func() {
+			b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace)
 		})
-	}
+	})
 }
 
 // A pod that its phase ends is read once after it has left the cache, and again if a container still runs. It is reported once.
@@ -477,7 +479,7 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 		counters string
 		events   string // reasons
 	}
-	for withKruise, reports := range map[bool]map[string]report{
+	onBenches(t, map[bool]map[string]report{
 		false: {
 			"sidecar ends at once":       {"", "main now proxy later", "+2s", 1, ended, "Terminating"},
 			"sidecar ends late":          {"", "main now later proxy later", "+2s +58s", 2, ended, "Terminating"},
@@ -500,45 +502,38 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 			"sidecar runs on": {"", "main now later later proxy later", "+2s +58s +1m0s", 3,
 				"attempts CRR, attempts PodPhase, failures PodPhase, fallbacks CRR, terminated CRR", "Terminating Fallback"},
 		},
-	} {
-		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
-			b, clock := newTimedBench(t, withKruise)
-			for name, r := range reports {
-				b.run(name, func() {
-					operatorLog.take()
-					before, stuckBefore := counters(), testutil.ToFloat64(stuckPods)
-					s := b.follow(clock, "PodPhase "+r.drain, "", "now "+r.steps)
-					var delays, counted, reasons []string
-					for _, word := range s.trace {
-						if word == "error" || strings.HasPrefix(word, "+") {
-							delays = append(delays, word)
-						}
-					}
-					for counter, value := range counters() {
-						for range int(value - before[counter]) {
-							counted = append(counted, counter)
-						}
-					}
-					slices.Sort(counted)
-					for _, event := range s.events.take() {
-						reasons = append(reasons, strings.Fields(event)[1])
-					}
-					got := report{r.drain, r.steps, strings.Join(delays, " "), s.live.number, strings.Join(counted, ", "), strings.Join(reasons, " ")}
-					if got != r {
-						s.Errorf("got %+v, want %+v; trace %v", got, r, s.trace)
-					}
-					terminated := strings.Count(r.counters, "terminated")
-					if lines := strings.Count(operatorLog.take(), `"msg":"Sidecars terminated"`); lines != terminated {
-						s.Errorf("%d lines in the log, want %d", lines, terminated)
-					}
-					if tally := s.policies.reporter.take(refOf(s.policy)); tally.Terminated != int64(terminated) {
-						s.Errorf("tally %+v, want %d terminated", tally, terminated)
-					}
-					if len(s.pods.states.pods) > 0 || testutil.ToFloat64(stuckPods) != stuckBefore {
-						s.Errorf("still held: %v, %v stuck pods", s.pods.states.pods, testutil.ToFloat64(stuckPods))
-					}
-				})
+	}, func(b *bench, clock *clocktesting.FakePassiveClock, r report) {
+		operatorLog.take()
+		before, stuckBefore := counters(), testutil.ToFloat64(stuckPods)
+		s := b.follow(clock, "PodPhase "+r.drain, "", "now "+r.steps)
+		var delays, counted, reasons []string
+		for _, word := range s.trace {
+			if word == "error" || strings.HasPrefix(word, "+") {
+				delays = append(delays, word)
 			}
-		})
-	}
+		}
+		for counter, value := range counters() {
+			for range int(value - before[counter]) {
+				counted = append(counted, counter)
+			}
+		}
+		slices.Sort(counted)
+		for _, event := range s.events.take() {
+			reasons = append(reasons, strings.Fields(event)[1])
+		}
+		got := report{r.drain, r.steps, strings.Join(delays, " "), s.live.number, strings.Join(counted, ", "), strings.Join(reasons, " ")}
+		if got != r {
+			s.Errorf("got %+v, want %+v; trace %v", got, r, s.trace)
+		}
+		terminated := strings.Count(r.counters, "terminated")
+		if lines := strings.Count(operatorLog.take(), `"msg":"Sidecars terminated"`); lines != terminated {
+			s.Errorf("%d lines in the log, want %d", lines, terminated)
+		}
+		if tally := s.policies.reporter.take(resolve.RefOf(s.policy)); tally.Terminated != int64(terminated) {
+			s.Errorf("tally %+v, want %d terminated", tally, terminated)
+		}
+		if len(s.pods.states.pods) > 0 || testutil.ToFloat64(stuckPods) != stuckBefore {
+			s.Errorf("still held: %v, %v stuck pods", s.pods.states.pods, testutil.ToFloat64(stuckPods))
+		}
+	})
 }

@@ -44,21 +44,15 @@ func (b *bench) knows(policy *v1alpha1.SidecarTerminationPolicy) {
 // summariseStale reconciles the policy with the cache as it is.
 func (b *bench) summariseStale(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
 	b.Helper()
-	result, err := b.policies.Reconcile(b.Context(), refOf(policy))
+	result, err := b.policies.Reconcile(b.Context(), resolve.RefOf(policy))
 	if err != nil {
 		b.Fatalf("reconcile: %v", err)
 	}
 	return result.RequeueAfter
 }
 
-func refOf(policy *v1alpha1.SidecarTerminationPolicy) resolve.PolicyRef {
-	return resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
-}
-
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
-	options := testOptions()
-	options.StatusPeriod = 0
-	b := newBench(t, options, nil)
+	b := newBench(t, nil)
 	policy := b.newPolicy("mesh")
 	b.caughtUp(b.newPod("job-1"))
 	for range 3 {
@@ -70,9 +64,7 @@ func TestUnchangedStatusIsNotWritten(t *testing.T) {
 }
 
 func TestStatusWriteWaitsForPeriod(t *testing.T) {
-	options := testOptions()
-	options.StatusPeriod = time.Hour
-	b := newBench(t, options, nil)
+	b := newBench(t, nil, func(o *Options) { o.StatusPeriod = time.Hour })
 	policy := b.newPolicy("mesh")
 	b.summarise(policy)
 	b.caughtUp(b.newPod("job-1"))
@@ -94,15 +86,13 @@ func (o outdated) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 }
 
 func TestTotalsIgnoreStaleStatus(t *testing.T) {
-	options := testOptions()
-	options.StatusPeriod = 0
-	b := newBench(t, options, nil)
+	b := newBench(t, nil)
 	policy := b.newPolicy("mesh")
-	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(resolve.RefOf(policy), rollup.Tally{Terminated: 1})
 	current := b.policies.client
 	b.policies.client = outdated{current, policy.DeepCopy()}
 	b.summariseStale(policy)
-	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(resolve.RefOf(policy), rollup.Tally{Terminated: 1})
 	if again := b.summariseStale(policy); again != conflictRetry {
 		t.Errorf("requeued after %s, want %s", again, conflictRetry)
 	}
@@ -114,13 +104,13 @@ func TestTotalsIgnoreStaleStatus(t *testing.T) {
 }
 
 func TestDeletedPolicyIsForgotten(t *testing.T) {
-	b := newBench(t, testOptions(), nil)
+	b := newBench(t, nil)
 	policy := b.newPolicy("mesh")
 	b.summarise(policy)
-	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(resolve.RefOf(policy), rollup.Tally{Terminated: 1})
 	b.remove(policy)
 	testenv.Eventually(t, "it is forgotten", func(ctx context.Context) error {
-		if _, err := b.policies.Reconcile(ctx, refOf(policy)); err != nil {
+		if _, err := b.policies.Reconcile(ctx, resolve.RefOf(policy)); err != nil {
 			return err
 		}
 		if len(b.policies.states.policies)+len(b.policies.reporter.tallies) > 0 {
