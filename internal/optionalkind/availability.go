@@ -133,17 +133,17 @@ func (a *Availability) newDefinitions(ctx context.Context) (cache.Cache, error) 
 	if err != nil {
 		return nil, err
 	}
-	changed := toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { a.askForUpdate() },
-		UpdateFunc: func(any, any) { a.askForUpdate() },
-		DeleteFunc: func(any) { a.askForUpdate() },
-	}
 	for _, object := range watched {
-		if err := addHandler(ctx, definitions, object, changed); err != nil {
+		if err := addHandler(ctx, definitions, object, OnEachEvent(func(any) { a.askForUpdate() })); err != nil {
 			return nil, err
 		}
 	}
 	return definitions, nil
+}
+
+// OnEachEvent returns a handler that calls the function with the new object of each event. A deleted one may be a tombstone.
+func OnEachEvent(do func(object any)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, object any) { do(object) }, DeleteFunc: do}
 }
 
 func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }

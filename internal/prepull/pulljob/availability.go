@@ -26,16 +26,8 @@ const DefinitionName = "imagepulljobs.apps.kruise.io"
 func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJob func(policy resolve.PolicyRef)) *optionalkind.Availability {
 	return optionalkind.NewAvailability(optionalkind.Config{
 		Cluster: c, Example: &kruise.ImagePullJob{}, Definition: DefinitionName,
-		Owner: ownerPolicyUID, Handler: handler(onJob), OnChange: onChange,
+		Owner: ownerPolicyUID, OnChange: onChange, Handler: optionalkind.OnEachEvent(func(job any) { notify(job, onJob) }),
 	})
-}
-
-func handler(onJob func(policy resolve.PolicyRef)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(job any) { notify(job, onJob) },
-		UpdateFunc: func(_, job any) { notify(job, onJob) },
-		DeleteFunc: func(job any) { notify(job, onJob) },
-	}
 }
 
 // notify calls onJob with the policy of the job, which may be a tombstone.
