@@ -72,8 +72,8 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 	}
 	tally, repeated := r.takeTally(object)
 	_, old := object.Parts()
-	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: policy.Spec, Invalid: invalid, Unguarded: r.unguarded.Load(), PrePull: pull.Report}
-	status := rollup.Summarize(rolledUp, *old, summary, tally, now)
+	input := rollup.Policy{Generation: object.GetGeneration(), Spec: policy.Spec, Invalid: invalid, Unguarded: r.unguarded.Load(), PrePull: pull.Report}
+	status := rollup.Summarize(input, *old, summary, tally, now)
 	return r.report(ctx, object, status, tally, repeated)
 }
 

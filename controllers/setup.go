@@ -229,7 +229,8 @@ func watchPods(mgr manager.Manager, r *PodReconciler, queue *queue[reconcile.Req
 		watches = append(watches, source.Kind[client.Object](unfinished, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeKindRules)))
 	}
 	if !r.options.Capabilities.NamespacesOnly {
-		watches = append(watches, source.Kind[client.Object](unfinished, podinput.NamespaceMetadata(), podsIn(pods, client.Object.GetName), namespaceLabelsChanged()))
+		namespaces := podinput.NamespaceMetadata()
+		watches = append(watches, source.Kind[client.Object](unfinished, namespaces, podsIn(pods, client.Object.GetName), namespaceLabelsChanged()))
 	}
 	if r.options.LedBefore != nil {
 		watches = append(watches, &missedFailures{

@@ -99,7 +99,8 @@ func newAPI(t *testing.T) *api {
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	list, changes, selector := `{"kind":"ConfigMapList","apiVersion":"v1"`, (chan metav1.WatchEvent)(nil), "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dsidecar-termination-operator"
+	list, changes := `{"kind":"ConfigMapList","apiVersion":"v1"`, (chan metav1.WatchEvent)(nil)
+	selector := "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dsidecar-termination-operator"
 	if strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") {
 		list, changes = `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1"`, a.changes
 		selector = "fieldSelector=metadata.name%3Dconfigmaps.example.com"

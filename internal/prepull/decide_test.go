@@ -35,7 +35,8 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh", UID: "4a1b"}}
 	policy.Spec.Sidecars, policy.Spec.PrePull = []v1alpha1.Sidecar{{Name: "proxy"}}, &v1alpha1.PrePull{}
 	s := prepull.Situation{
-		Policy: policy, Namespace: "system", DefaultImage: image, Capabilities: plan.Capabilities{EnabledModes: plan.EnabledModes{Image: true, PrePull: true}}, Served: true,
+		Policy: policy, Namespace: "system", DefaultImage: image, Served: true,
+		Capabilities: plan.Capabilities{EnabledModes: plan.EnabledModes{Image: true, PrePull: true}},
 	}
 	for _, change := range changes {
 		change(&s)
