@@ -110,16 +110,22 @@ func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 	return result
 }
 
-// add merges the parts of a pod's report that concern the policy.
-func (r *PolicyReport) add(policy Policy, report *Report) {
-	known := report.input.Options(resolve.Options{})
-	declares := func(name string) bool { return policy.Role(report.input.Pod, name, known) == resolve.RoleSidecar }
+// sidecarsOf returns the sidecars of the pod that the policy declares and acts on.
+func (r *Report) sidecarsOf(policy Policy, declares func(container string) bool) []string {
 	var sidecars []string
-	for _, container := range report.Containers {
+	for _, container := range r.Containers {
 		if container.Role == resolve.RoleSidecar && declares(container.Name) && policy.Spec.Enforcement.Acts() {
 			sidecars = append(sidecars, container.Name)
 		}
 	}
+	return sidecars
+}
+
+// add merges the parts of a pod's report that concern the policy.
+func (r *PolicyReport) add(policy Policy, report *Report) {
+	known := report.input.Options(resolve.Options{})
+	declares := func(name string) bool { return policy.Role(report.input.Pod, name, known) == resolve.RoleSidecar }
+	sidecars := report.sidecarsOf(policy, declares)
 	where := fmt.Sprintf("%s %s/%s: ", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
 		ofPolicy := !about[f.Reason].ofPod && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun) && (f.Container == "" || declares(f.Container))

@@ -72,19 +72,22 @@ func (s *situation) tried(sidecar resolve.Sidecar) bool {
 	})
 }
 
-// dueSince returns when the last of the due sidecars that nothing has been tried on became due: it had drained, and each sidecar before it, by
-// its terminationOrder or because it was tried first, had had its turn. It is zero without such a sidecar.
+// dueSince returns when the last of the due sidecars that nothing has been tried on became due: when it had drained, and those before it, by
+// their terminationOrder or because they were tried first, had ended. It is zero without such a sidecar.
 func (s *situation) dueSince() time.Time {
+	untried := slices.DeleteFunc(slices.Clone(s.due), s.tried)
+	if len(untried) == 0 {
+		return time.Time{}
+	}
 	var since time.Time
-	for _, sidecar := range s.due {
-		if s.tried(sidecar) {
-			continue
-		}
+	lastOrder := untried[0].Order
+	for _, sidecar := range untried {
 		since = later(since, s.drainsSince().Add(s.drainOf(sidecar)))
-		for _, before := range s.View.Sidecars {
-			if before.Order < sidecar.Order || s.tried(before) {
-				since = later(since, s.turnEnded(before))
-			}
+		lastOrder = max(lastOrder, sidecar.Order)
+	}
+	for _, before := range s.View.Sidecars {
+		if before.Order < lastOrder || s.tried(before) {
+			since = later(since, s.turnEnded(before))
 		}
 	}
 	return since
