@@ -72,8 +72,8 @@ func (s *situation) tried(sidecar resolve.Sidecar) bool {
 	})
 }
 
-// dueSince returns when the last of the due sidecars that nothing has been tried on became due: when it had drained, and those before it, by
-// their terminationOrder or because they were tried first, had ended. It is zero without such a sidecar.
+// dueSince returns when the last of the due sidecars that nothing has been tried on became due. By then it had started for the first time and
+// drained, and those before it, by their terminationOrder or because they were tried first, had ended. It is zero without such a sidecar.
 func (s *situation) dueSince() time.Time {
 	untried := slices.DeleteFunc(slices.Clone(s.due), s.tried)
 	if len(untried) == 0 {
@@ -83,6 +83,9 @@ func (s *situation) dueSince() time.Time {
 	lastOrder := untried[0].Order
 	for _, sidecar := range untried {
 		since = later(since, s.drainsSince().Add(s.drainOf(sidecar)))
+		if status := statusOf(s.Pod, sidecar.Container); status != nil && status.State.Running != nil && status.RestartCount == 0 {
+			since = later(since, status.State.Running.StartedAt.Time)
+		}
 		lastOrder = max(lastOrder, sidecar.Order)
 	}
 	for _, before := range s.View.Sidecars {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -66,11 +67,15 @@ func TestTerminationOrder(t *testing.T) {
 func TestDueSince(t *testing.T) {
 	both := sidecarsOf(sidecar("logs"), sidecar("proxy", order(100)))
 	crrOfLogs := attempted(crrAttempt(1, "logs"))
+	late := running("proxy")
+	late.status.State.Running.StartedAt = metav1.NewTime(done.Add(5 * minute))
 	for name, tc := range map[string]struct {
 		snapshot plan.Snapshot
 		want     time.Time
 	}{
 		"since the main containers' end":  {observed(finishedMain(never, running("logs"), running("proxy")), both), done},
+		"since a late start":              {observed(finishedMain(never, late), oneProxy()), done.Add(5 * minute)},
+		"since the main's end, restarted": {observed(finishedMain(never, late.restarted(1)), oneProxy()), done},
 		"since the drain":                 {observed(finishedMain(never, running("proxy")), oneProxy(drain(minute))), done.Add(minute)},
 		"since the longest drain":         {observed(finishedMain(onFailure, running("logs"), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy", drain(minute)))), done.Add(minute)},
 		"since the end of the one before": {observed(finishedMain(never, exited("logs", 143).endedAt(done.Add(10*minute)), running("proxy")), both, crrOfLogs), done.Add(10 * minute)},
