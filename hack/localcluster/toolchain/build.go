@@ -113,7 +113,7 @@ func (b Builder) EnsureEnvtest(ctx context.Context, version string) (string, err
 	if err != nil {
 		return "", err
 	}
-	directory := filepath.Join(b.Cache, "envtest-"+version)
+	directory := filepath.Join(b.Cache, "envtest-"+version+"-"+Etcd().Name)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return "", fmt.Errorf("create the envtest directory: %w", err)
 	}
