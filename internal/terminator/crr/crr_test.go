@@ -17,14 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
@@ -362,41 +359,43 @@ func TestNewestOfManyCRRsCount(t *testing.T) {
 	}
 }
 
+// lister answers every list with its CRRs or its error, and keeps the options.
+type lister struct {
+	client.Reader
+	crrs    []kruise.ContainerRecreateRequest
+	err     error
+	options client.ListOptions
+}
+
+func (l *lister) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	l.options.ApplyOptions(options)
+	list.(*kruise.ContainerRecreateRequestList).Items = l.crrs
+	return l.err
+}
+
 func TestObserver(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	crr := newCRR(pod, plan.Write{Attempt: 3}, stopped.Now())
-	unlabelled := newCRR(pod, plan.Write{Attempt: 4}, stopped.Now())
-	unlabelled.Labels = nil
-	elsewhere := newCRR(pod, plan.Write{Attempt: 5}, stopped.Now())
-	elsewhere.Namespace = "other"
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
-		listErr error
+		reader  *lister
 		want    int
 		wantErr error
 	}{
-		"served":     {want: 1},
-		"not served": {listErr: &meta.NoKindMatchError{}},
-		"failing":    {listErr: broken, wantErr: broken},
+		"served":     {reader: &lister{crrs: []kruise.ContainerRecreateRequest{*crr}}, want: 1},
+		"not served": {reader: &lister{err: &meta.NoKindMatchError{}}},
+		"failing":    {reader: &lister{err: broken}, wantErr: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(crr, unlabelled, elsewhere).WithInterceptorFuncs(interceptor.Funcs{
-				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-					if tc.listErr != nil {
-						return tc.listErr
-					}
-					return c.List(ctx, list, options...)
-				},
-			}).Build()
-			attempts, err := Observer{Reader: reader}.Observe(t.Context(), pod)
+			attempts, err := Observer{Reader: tc.reader}.Observe(t.Context(), pod)
 			if len(attempts) != tc.want || !errors.Is(err, tc.wantErr) {
 				t.Fatalf("got attempts %v, error %v", attempts, err)
 			}
 			if len(attempts) == 1 && attempts[0].Number != 3 {
 				t.Errorf("got attempt %d, want 3", attempts[0].Number)
+			}
+			got := tc.reader.options.Namespace + " " + tc.reader.options.LabelSelector.String()
+			if want := pod.Namespace + " app.kubernetes.io/managed-by=" + settings.Name; got != want {
+				t.Errorf("got CRRs of %s, want %s", got, want)
 			}
 		})
 	}
