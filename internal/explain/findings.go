@@ -145,8 +145,11 @@ func (x *explainer) checkDecision() {
 	for _, failure := range d.Failures {
 		x.adviseAfterFailure(x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message), failure.Mode)
 	}
-	if due := x.now.Sub(d.DueSince); due > overdue && !d.DueSince.IsZero() && len(d.Failures) == 0 {
-		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
+	if len(d.Writes) == 0 || len(d.Failures) > 0 || d.MainsDone.IsZero() {
+		return
+	}
+	if since := plan.DueSince(x.snapshot(), x.now); !since.IsZero() && x.now.Sub(since) > overdue {
+		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(x.now.Sub(since)))
 	}
 }
 

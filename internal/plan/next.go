@@ -43,9 +43,6 @@ func (s *situation) complete(d Decision) Decision {
 		}
 	}
 	d.MainsDone, d.SidecarsEnded, d.MarkWaits = s.mainsDone, s.sidecarsEnded(), s.markWaits
-	if len(d.Writes) > 0 && !s.mainsDone.IsZero() {
-		d.DueSince = s.dueSince()
-	}
 	d.Tried, d.TriedNumber = Tried(s.Attempts)
 	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)
 	return d
@@ -362,7 +359,7 @@ func newDecision(stage Stage, reason v1alpha1.Reason, format string, arguments .
 }
 
 func ignored(reason v1alpha1.Reason, message string) *Decision {
-	return newDecision(StageIgnored, reason, "%s", message)
+	return &Decision{Stage: StageIgnored, Reason: reason, Message: message}
 }
 
 // containers returns the names of the sidecars' containers, in order.

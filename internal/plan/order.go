@@ -72,11 +72,13 @@ func (s *situation) tried(sidecar resolve.Sidecar) bool {
 	})
 }
 
-// dueSince returns when the last of the due sidecars that nothing has been tried on became due. By then it had started for the first time and
-// drained, and those before it, by their terminationOrder or because they were tried first, had ended. It is zero without such a sidecar.
-func (s *situation) dueSince() time.Time {
+// DueSince returns when the last of the due sidecars that nothing has been tried on became due. By then it had started for the first time and
+// drained, and those before it, by their terminationOrder or because they were tried first, had ended. It is zero without such a sidecar, and
+// while a main container may run again.
+func DueSince(snapshot Snapshot, now time.Time) time.Time {
+	s := newSituation(snapshot, now)
 	untried := slices.DeleteFunc(slices.Clone(s.due), s.tried)
-	if len(untried) == 0 {
+	if s.mainsDone.IsZero() || len(untried) == 0 {
 		return time.Time{}
 	}
 	var since time.Time

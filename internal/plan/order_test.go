@@ -63,7 +63,6 @@ func TestTerminationOrder(t *testing.T) {
 	})
 }
 
-// A decision says since when its writes have been due, so that nobody computes it again.
 func TestDueSince(t *testing.T) {
 	both := sidecarsOf(sidecar("logs"), sidecar("proxy", order(100)))
 	crrOfLogs := attempted(crrAttempt(1, "logs"))
@@ -81,9 +80,10 @@ func TestDueSince(t *testing.T) {
 		"since the end of the one before": {observed(finishedMain(never, exited("logs", 143).endedAt(done.Add(10*minute)), running("proxy")), both, crrOfLogs), done.Add(10 * minute)},
 		"since the start of an attempt":   {observed(finishedMain(never, exited("logs", 143), running("proxy")), both, attempted(at(crrAttempt(1, "logs"), minute))), done.Add(minute)},
 		"nothing is due yet":              {observed(finishedMain(never, running("proxy")), oneProxy(drain(2*time.Hour))), time.Time{}},
-		"no write":                        {observed(finishedMain(never, exited("proxy", 0)), oneProxy()), time.Time{}},
+		"nothing is open":                 {observed(finishedMain(never, exited("proxy", 0)), oneProxy()), time.Time{}},
+		"the main container runs":         {observed(newPod(never, running("main"), running("proxy")), oneProxy()), time.Time{}},
 	} {
-		if got := plan.Next(tc.snapshot, done.Add(time.Hour)).DueSince; !got.Equal(tc.want) {
+		if got := plan.DueSince(tc.snapshot, done.Add(time.Hour)); !got.Equal(tc.want) {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
 	}

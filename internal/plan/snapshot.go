@@ -213,8 +213,6 @@ type Decision struct {
 	RequeueAfter time.Duration
 	// MainsDone is when the last main container ended; zero while one may run again.
 	MainsDone time.Time
-	// DueSince is when the sidecars that Writes are for became due: the last of those that nothing has been tried on. It is zero without one.
-	DueSince time.Time
 	// SidecarsEnded is when the last sidecar ended, by the node's clock; zero while one has not, and if the node does not say.
 	SidecarsEnded time.Time
 	// Tried is the mode of the newest attempt, and TriedNumber its number; empty and zero when there is none.
