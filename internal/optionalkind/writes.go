@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // ReadExisting reads the object whose name made a create fail, without a cache. It returns a conflict if the object no longer
@@ -31,6 +35,11 @@ func ReadExisting(
 		return nil, apierrors.NewConflict(resource, key.Name, errors.New("it was deleted a moment ago"))
 	}
 	return items[0].(client.Object), nil
+}
+
+// IsOwn reports whether the cache of the operator's own objects has the object with the UID under IndexOwner. Owner is Config.Owner.
+func IsOwn(object client.Object, owner client.IndexerFunc, uid types.UID) bool {
+	return object.GetLabels()[LabelManagedBy] == settings.Name && slices.Contains(owner(object), string(uid))
 }
 
 // IsDenial reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +93,7 @@ func (j *Jobs) checkExisting(ctx context.Context, policy v1alpha1.Policy, job pr
 	jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
 	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Name}
 	existing, err := optionalkind.ReadExisting(ctx, j.Server, &kruise.ImagePullJobList{}, jobs, key)
-	if err != nil || existing.GetLabels()[optionalkind.LabelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.GetUID())) {
+	if err != nil || optionalkind.IsOwn(existing, ownerPolicyUID, policy.GetUID()) {
 		return err
 	}
 	return fmt.Errorf("%w: %s exists without the operator's label %s=%s or without the policy as its owner; delete it",

@@ -183,7 +183,7 @@ func (t *Terminator) hasJustEnded(pod *corev1.Pod) bool {
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
 	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, resourceOfCRRs, client.ObjectKeyFromObject(crr))
-	if err != nil || existing.GetLabels()[optionalkind.LabelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
+	if err != nil || optionalkind.IsOwn(existing, ownerPodUID, pod) {
 		return err
 	}
 	return fmt.Errorf("ContainerRecreateRequest %w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
