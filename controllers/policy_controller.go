@@ -105,30 +105,32 @@ func (r *PolicyReconciler) delay(ref resolve.PolicyRef, until time.Time) {
 // takeTally returns what to add to the status. While the outcome of the last write is unknown, it returns the tally of that write
 // again, and repeated is true. At most one of two writes from one resourceVersion succeeds, so nothing is counted twice.
 func (r *PolicyReconciler) takeTally(object v1alpha1.Policy) (tally rollup.Tally, repeated bool) {
-	last := r.states.get(resolve.RefOf(object)).unanswered
+	ref := resolve.RefOf(object)
+	last := r.states.get(ref).unanswered
 	if last == nil {
-		return r.reporter.take(resolve.RefOf(object)), false
+		return r.reporter.take(ref), false
 	}
 	if object.GetResourceVersion() == last.resourceVersion {
 		return last.tally, true
 	}
-	r.states.setUnanswered(resolve.RefOf(object), nil)
+	r.states.setUnanswered(ref, nil)
 	if _, status := object.Parts(); !last.appliedTo(*status) {
-		r.reporter.restore(resolve.RefOf(object), last.tally)
+		r.reporter.restore(ref, last.tally)
 	}
-	return r.reporter.take(resolve.RefOf(object)), false
+	return r.reporter.take(ref), false
 }
 
 // keepTally keeps the tally of a failed write. The object is as it was sent.
 func (r *PolicyReconciler) keepTally(object v1alpha1.Policy, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
+	ref := resolve.RefOf(object)
 	notApplied := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
 	switch {
-	case r.states.get(resolve.RefOf(object)).unanswered != nil:
+	case r.states.get(ref).unanswered != nil:
 		// The tally is the one of the unanswered write, whose outcome is still unknown.
 	case notApplied || tally.Empty():
-		r.reporter.restore(resolve.RefOf(object), tally)
+		r.reporter.restore(ref, tally)
 	default:
-		r.states.setUnanswered(resolve.RefOf(object), &statusWrite{object.GetResourceVersion(), status, tally})
+		r.states.setUnanswered(ref, &statusWrite{object.GetResourceVersion(), status, tally})
 	}
 }
 

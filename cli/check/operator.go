@@ -77,8 +77,7 @@ func (c *checker) checkVersion(context.Context) error {
 	switch {
 	case version != "" && strings.TrimPrefix(version, "v") == strings.TrimPrefix(c.programVersion, "v"):
 		c.ok("the operator and this program have version %s", version)
-	case operatorCommit != nil && programCommit != nil && // one may abbreviate the other
-		(strings.HasPrefix(operatorCommit[1], programCommit[1]) || strings.HasPrefix(programCommit[1], operatorCommit[1])):
+	case operatorCommit != nil && programCommit != nil && isSameCommit(operatorCommit[1], programCommit[1]):
 		c.ok("the operator and this program are built from commit %s", operatorCommit[1])
 	case version != "":
 		c.warn(versionHint, "the operator has version %s, but this program has version %s", version, c.programVersion)
@@ -91,6 +90,9 @@ func (c *checker) checkVersion(context.Context) error {
 	}
 	return nil
 }
+
+// isSameCommit reports whether one commit abbreviates the other.
+func isSameCommit(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 // checkFlags checks whether the operator can start with its flags, and which features they disable.
 func (c *checker) checkFlags(context.Context) error {
