@@ -43,11 +43,14 @@ func IsOwn(object client.Object, owner client.IndexerFunc, uid types.UID) bool {
 }
 
 // IsDenial reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API
-// server. A webhook denies with any code, and so does the API server for a webhook that it cannot call.
+// server.
 func IsDenial(err error) bool {
-	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-		return true
-	}
+	return apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || ByWebhook(err)
+}
+
+// ByWebhook reports whether a webhook denied the write, which it does with any code, or the API server did because it could not call the
+// webhook. Names of objects, which messages quote, do not count (k8s.io/apiserver, pkg/admission/plugin/webhook).
+func ByWebhook(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && strings.Contains(status.Status().Message, "webhook")
+	return errors.As(err, &status) && strings.Contains(status.Status().Message, `webhook "`)
 }

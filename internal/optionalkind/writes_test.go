@@ -30,7 +30,8 @@ func TestIsDenial(t *testing.T) {
 		"invalid":                {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), true},
 		"not found":              {apierrors.NewNotFound(schema.GroupResource{}, "x"), true},
 		"conflict":               {apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("no")), false},
-		"webhook is down":        {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
+		"conflict of a webhook":  {apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "webhook-x", errors.New("it has been modified")), false},
+		"webhook is down":        {apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": refused`)), true},
 		"webhook's own code":     {answer(http.StatusInternalServerError, refusal), true},
 		"webhook says conflict":  {answer(http.StatusConflict, refusal), true},
 		"webhook is busy":        {answer(http.StatusTooManyRequests, refusal), true},
@@ -41,7 +42,7 @@ func TestIsDenial(t *testing.T) {
 		"server is busy, plain":  {answer(http.StatusTooManyRequests, "too many requests, please try again later"), false},
 		"server is busy":         {apierrors.NewTooManyRequests("later", 1), false},
 		"server fails":           {apierrors.NewInternalError(errors.New("etcd")), false},
-		"proxy fails":            {errors.New("webhook"), false},
+		"proxy fails":            {errors.New(`webhook "x"`), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := optionalkind.IsDenial(tc.err); got != tc.want {

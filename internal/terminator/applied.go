@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +57,7 @@ var ErrDenied = errors.New("denied")
 // Judge returns what a write has changed, or what its error means. An error of a busy or failing server is returned, because nothing follows
 // from it.
 func Judge(mode v1alpha1.Mode, changed bool, err error) (Applied, error) {
-	gone := apierrors.IsNotFound(err) && !strings.Contains(err.Error(), "webhook")
+	gone := apierrors.IsNotFound(err) && !optionalkind.ByWebhook(err)
 	switch {
 	case err == nil && changed:
 		return Applied{Result: Changed}, nil

@@ -31,7 +31,7 @@ func TestJudge(t *testing.T) {
 		"a webhook answers 404":   {byWebhook, terminator.Denied},
 		"OpenKruise denies a CRR": {fmt.Errorf("CRR %w: %w", terminator.ErrDenied, cause), terminator.Denied},
 		"the pod has changed":     {apierrors.NewConflict(pods, "job-1", cause), terminator.Stale},
-		"the pod has gone":        {apierrors.NewNotFound(pods, "job-1"), terminator.Stale},
+		"the pod has gone":        {apierrors.NewNotFound(pods, "webhook-1"), terminator.Stale},
 		"the server is broken":    {apierrors.NewInternalError(cause), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
