@@ -32,14 +32,17 @@ type markLimits struct {
 
 func newMarkLimits() markLimits { return markLimits{lru.New(maxLimiters), lru.New(maxLimiters)} }
 
-// after returns when the pod may be marked next.
+// after returns when the pod may be marked next. While its main containers run, the last mark of its limit is kept for their record.
 func (m markLimits) after(pod *corev1.Pod, state *podState, now time.Time) time.Time {
 	if m.isFirst(pod, state) {
 		return time.Time{}
 	}
-	next := m.slot(pod, state, now)
+	next, wanted := m.slot(pod, state, now), 2.0
+	if !state.drainsSince.IsZero() {
+		wanted = 1
+	}
 	if limiter, known := m.pods.Get(pod.UID); known {
-		if own := available(limiter.(*rate.Limiter), now); own.After(next) {
+		if own := available(limiter.(*rate.Limiter), wanted, now); own.After(next) {
 			return own
 		}
 	}
@@ -54,7 +57,7 @@ func (m markLimits) slot(pod *corev1.Pod, state *podState, now time.Time) time.T
 	case !state.markSlot.IsZero():
 		return state.markSlot
 	}
-	return available(m.ofNamespace(pod.Namespace), now)
+	return available(m.ofNamespace(pod.Namespace), 1, now)
 }
 
 // wait reserves a slot for a pod that waits for one.
@@ -104,8 +107,8 @@ func limiterOf(limiters *lru.Cache, key any, limit rate.Limit, burst int) *rate.
 	return limiter
 }
 
-// available returns when the limiter has a token that nobody has reserved.
-func available(limiter *rate.Limiter, now time.Time) time.Time {
-	missing := max(1-limiter.TokensAt(now), 0)
+// available returns when the limiter has so many tokens that nobody has reserved.
+func available(limiter *rate.Limiter, wanted float64, now time.Time) time.Time {
+	missing := max(wanted-limiter.TokensAt(now), 0)
 	return now.Add(time.Duration(math.Ceil(missing / float64(limiter.Limit()) * float64(time.Second))))
 }

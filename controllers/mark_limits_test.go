@@ -105,6 +105,19 @@ func TestMarksOfOnePodHaveRate(t *testing.T) {
 	}
 }
 
+// A pod that was marked too often while its main container ran still gets its record at once.
+func TestMarkLimitKeepsOneForRecord(t *testing.T) {
+	m, pod := newMarksTest(t), podtest.New()
+	for step := range 4 * podMarks {
+		m.reconcile(pod, []resolve.Policy{mesh}[:step%2]...)
+	}
+	podtest.MainDone(pod)
+	pod.ResourceVersion = "18"
+	if got := m.reconcile(pod, mesh); len(got.Writes) == 0 || got.Writes[0].Mark == nil || got.Writes[0].Mark.Record == "" {
+		t.Errorf("nothing is recorded: %+v", got)
+	}
+}
+
 // TestMarksOfOneNamespaceHaveRate adds a sidecar to the policy of many marked pods. Each is reconciled again when its decision says.
 func TestMarksOfOneNamespaceHaveRate(t *testing.T) {
 	const number = 3000
