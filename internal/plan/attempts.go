@@ -66,18 +66,17 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 
 // beforeRestartOfAll reports whether all containers have been restarted (KEP-5532) since the attempt began: main containers were done then.
 func (s *situation) beforeRestartOfAll(attempt *Attempt) bool {
-	now := s.mainRestarts()
 	for name, before := range attempt.MainRestarts {
 		// A policy may have made a container a main container since.
-		if restarts, isMain := now[name]; isMain && before < restarts {
+		if restarts, isMain := s.mainRestarts[name]; isMain && before < restarts {
 			return true
 		}
 	}
 	return false
 }
 
-// mainRestarts returns how often each main container has been restarted.
-func (s *situation) mainRestarts() map[string]int32 {
+// countMainRestarts returns how often each main container has been restarted.
+func (s *situation) countMainRestarts() map[string]int32 {
 	restarts := make(map[string]int32, len(s.View.Mains))
 	for _, name := range s.View.Mains {
 		restarts[name] = 0

@@ -51,7 +51,7 @@ func (p podPlan) crrAction(plans []sidecarPlan) []Write {
 	return []Write{{
 		Mode: v1alpha1.ModeCRR, Attempt: p.nextNumber(v1alpha1.ModeCRR),
 		Containers: containersOf(plans), Timeout: p.timeout(plans, len(plans)), Supersedes: p.obsoleteCRRs(),
-		MainRestarts: p.mainRestarts(),
+		MainRestarts: p.countMainRestarts(),
 	}}
 }
 

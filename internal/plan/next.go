@@ -93,6 +93,8 @@ type situation struct {
 	together     bool
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
+	// mainRestarts is how often each main container has been restarted. It is nil without attempts.
+	mainRestarts map[string]int32
 	// retry lets a mode be used again after it has failed.
 	retry bool
 	// markWaits is Decision.MarkWaits.
@@ -125,6 +127,9 @@ func newSituation(snapshot Snapshot, now time.Time) *situation {
 	s.setDue()
 	return s
 }
+	if len(s.Attempts) > 0 {
+		s.mainRestarts = s.countMainRestarts()
+	}
 
 // whenMainsDone returns when the last main container ended, or zero while one runs or may run again.
 func (s *situation) whenMainsDone() time.Time {
