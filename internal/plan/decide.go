@@ -137,17 +137,17 @@ func (w statusWrite) sidecarEnded(status corev1.ContainerStatus, lastExit time.T
 	isLast := func(run *corev1.ContainerStateTerminated) bool {
 		return run != nil && !run.FinishedAt.IsZero() && !lastExit.IsZero() && !run.FinishedAt.Time.Before(lastExit)
 	}
-	ends := func(ends ...string) bool { return slices.Contains(ends, w.end) }
+	ends := func(ends ...string) bool { return w.mayTearDown() && slices.Contains(ends, w.end) }
 	state := status.State
 	switch {
 	case state.Terminated != nil && w.exitIsFinal() && (w.old.Spec.RestartPolicy == corev1.RestartPolicyNever || state.Terminated.ExitCode == 0):
 		return true
 	case ends(v1alpha1.EndExited, v1alpha1.EndRestarted, v1alpha1.EndWaiting) && isLast(state.Terminated):
 		return true
-	case ends(v1alpha1.EndRestarted, v1alpha1.EndWaiting) && w.mayTearDown() && isLast(status.LastTerminationState.Terminated):
+	case ends(v1alpha1.EndRestarted, v1alpha1.EndWaiting) && isLast(status.LastTerminationState.Terminated):
 		return true
 	}
-	return ends(v1alpha1.EndWaiting) && w.mayTearDown() && state.Running == nil
+	return ends(v1alpha1.EndWaiting) && state.Running == nil
 }
 
 // exitIsFinal reports whether the pod's restartPolicy alone says which containers run again.

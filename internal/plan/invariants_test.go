@@ -255,10 +255,11 @@ func permitsTooMuch(s plan.Snapshot, end string) string {
 		return "" // each waits for its quick-exit image
 	}
 	for _, sidecar := range s.View.Sidecars {
+		usesPhase := sidecar.Mode == v1alpha1.ModeAuto || sidecar.Mode == podPhase || sidecar.Fallback == v1alpha1.FallbackEnabled
 		switch {
 		case end == v1alpha1.EndWaiting && sidecar.Drain > 0:
 			return "the mark permits the end of a sidecar that waits, although one drains"
-		case end != v1alpha1.EndExited && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown):
+		case end != v1alpha1.EndExited && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !usesPhase || !mayEndByPhase(s, sidecar) || s.Node == plan.NodeUnknown):
 			return "the mark permits the end of a restarted sidecar that the phase cannot end"
 		}
 	}

@@ -91,7 +91,7 @@ func (p podPlan) markStopped(decision *Decision) {
 	}
 	for _, sidecar := range p.open {
 		stopped := slices.ContainsFunc(p.history(sidecar).live, func(a *Attempt) bool { return a.Stopped })
-		if !stopped || p.phaseCannotEnd(sidecar) {
+		if !stopped || !p.whyNotPodPhase(sidecar).Usable() {
 			return
 		}
 	}

@@ -328,7 +328,7 @@ func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
 }
 
 func (s *situation) drainOf(sidecar resolve.Sidecar) time.Duration {
-	if s.restarts() {
+	if RestartsContainers(s.Pod) {
 		return s.longestDrain
 	}
 	return sidecar.Drain

@@ -126,9 +126,9 @@ func (s *situation) othersWait(sidecar resolve.Sidecar) bool {
 // of a single one, before the operator has seen its end.
 func (s *situation) endTogether() bool {
 	byOther := func(sidecar resolve.Sidecar) bool {
-		return sidecar.Mode != v1alpha1.ModeAuto && sidecar.Mode != v1alpha1.ModePodPhase || s.phaseCannotEnd(sidecar)
+		return sidecar.Mode != v1alpha1.ModeAuto && sidecar.Mode != v1alpha1.ModePodPhase || !s.whyNotPodPhase(sidecar).Usable()
 	}
-	return s.restarts() && (len(s.View.Sidecars) > 1 || OutcomeUndecided(s.Pod)) && !slices.ContainsFunc(s.View.Sidecars, byOther)
+	return RestartsContainers(s.Pod) && (len(s.View.Sidecars) > 1 || OutcomeUndecided(s.Pod)) && !slices.ContainsFunc(s.View.Sidecars, byOther)
 }
 
 // orderNotKept returns why the pod's phase would end sidecars at once that terminationOrder separates, or "".

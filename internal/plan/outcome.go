@@ -123,11 +123,11 @@ func (s *situation) endInAdvance() string {
 // towards the Job's backoffLimit. A sidecar that was restarted, or waits, may run on unless the phase tears the pod down. One that waits when
 // the main containers end has its drain before it.
 func (s *situation) permittedExits() string {
-	if !s.restarts() {
+	if !RestartsContainers(s.Pod) {
 		return ""
 	}
 	switch {
-	case s.Node == NodeUnknown, len(s.Pod.Spec.ResourceClaims) > 0, slices.ContainsFunc(s.View.Sidecars, s.phaseCannotEnd):
+	case s.Node == NodeUnknown, len(s.Pod.Spec.ResourceClaims) > 0, slices.ContainsFunc(s.View.Sidecars, s.phaseMayNotEnd):
 		return v1alpha1.EndExited
 	case slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool { return sidecar.Drain > 0 }):
 		return v1alpha1.EndRestarted
@@ -135,15 +135,15 @@ func (s *situation) permittedExits() string {
 	return v1alpha1.EndWaiting
 }
 
-// restarts reports whether the kubelet may restart a container that fails.
-func (s *situation) restarts() bool {
-	return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure ||
-		slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+// RestartsContainers reports whether the kubelet may restart a container of the Job-type pod that fails.
+func RestartsContainers(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure ||
+		slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
 }
 
-// phaseCannotEnd reports whether the pod's phase must not end the sidecar while it runs.
-func (s *situation) phaseCannotEnd(sidecar resolve.Sidecar) bool {
-	return !s.whyNotPodPhase(sidecar).Usable()
+// phaseMayNotEnd reports whether PodPhase is no mode of the sidecar, or cannot end it.
+func (s *situation) phaseMayNotEnd(sidecar resolve.Sidecar) bool {
+	return !slices.ContainsFunc(s.fallbackChain(sidecar), func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && o.Usable() })
 }
 
 // endsInAdvance reports whether mode PodPhase is the first usable mode of every sidecar and none of them drains, so that the

@@ -233,8 +233,7 @@ func newCRR(pod *corev1.Pod, write plan.Write, now time.Time) *kruise.ContainerR
 // ttl returns how many seconds OpenKruise keeps a finished CRR; nil means as long as the pod, which owns it. Where the kubelet
 // may restart a container the CRR must stay, because a CRR after which the container came back must not be repeated.
 func ttl(pod *corev1.Pod) *int32 {
-	restarts := func(container corev1.Container) bool { return container.RestartPolicy != nil }
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever || slices.ContainsFunc(pod.Spec.Containers, restarts) {
+	if plan.RestartsContainers(pod) {
 		return nil
 	}
 	return ptr.To(int32(ttlAfterFinished.Seconds()))
