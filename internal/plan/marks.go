@@ -36,14 +36,27 @@ func (m Mark) Phase() corev1.PodPhase {
 	return ""
 }
 
+// WrittenPhase is the phase that the write of the mark sets itself, or "": phase Succeeded comes from the admission policy, unless the mark
+// records what that has not.
+func (m Mark) WrittenPhase() corev1.PodPhase {
+	switch {
+	case m.End == v1alpha1.EndFailed:
+		return corev1.PodFailed
+	case m.Record == v1alpha1.MainsDecided:
+		return corev1.PodSucceeded
+	}
+	return ""
+}
+
 // Annotations returns the annotations that mark the pod. An end that is no longer wanted is empty, because the admission policy would
-// restore a missing one. So is a record on a pod that is not marked yet: anyone who may patch pods could have put it there.
+// restore a missing one. So are the end and the record of a pod that is not marked yet, even where it was read without them: anyone who may
+// patch pods could have put them there.
 func (m Mark) Annotations(pod *corev1.Pod) map[string]string {
 	annotations := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: ownedBy(pod, strings.Join(m.IgnoredExitCodes, ","))}
-	if _, found := pod.Annotations[v1alpha1.AnnotationEnd]; found || m.End != "" {
+	if _, found := pod.Annotations[v1alpha1.AnnotationEnd]; found || m.End != "" || !IsMarked(pod) {
 		annotations[v1alpha1.AnnotationEnd] = ownedBy(pod, m.End)
 	}
-	if _, found := pod.Annotations[v1alpha1.AnnotationMainContainers]; found && !IsMarked(pod) {
+	if !IsMarked(pod) {
 		annotations[v1alpha1.AnnotationMainContainers] = ""
 	}
 	if m.Record != "" {

@@ -56,11 +56,9 @@ func (t *Terminator) mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) 
 			WithType(v1alpha1.PodConditionSidecarTerminated).WithStatus(corev1.ConditionFalse).
 			WithReason(string(v1alpha1.ModePodPhase)).WithMessage("the sidecars end by the phase of the pod"))
 	}
-	switch {
-	case mark.End == v1alpha1.EndFailed:
-		status.WithPhase(corev1.PodFailed)
-	case mark.Record == v1alpha1.MainsDecided:
-		status.WithPhase(corev1.PodSucceeded)
+	switch phase := mark.WrittenPhase(); {
+	case phase != "":
+		status.WithPhase(phase)
 	case mark.Record == "":
 		// The admission policy looks at the pod's status, which changes often while the pod starts.
 		patch.ResourceVersion = nil

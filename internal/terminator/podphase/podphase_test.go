@@ -61,6 +61,8 @@ func TestMarkIsOnePatch(t *testing.T) {
 		anyVersion  = `{"metadata":{"uid":"4a1b","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
 		thisVersion = `{"metadata":{"uid":"4a1b","resourceVersion":"17","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
 		ignored     = `"sidecartermination.dev/ignored-exit-codes":"logs,proxy/4a1b"`
+		noEnd       = `"sidecartermination.dev/end":"",`
+		noRecord    = `,"sidecartermination.dev/main-containers":""`
 		condition   = `{"conditions":[{"type":"SidecarTerminated","status":"False",` +
 			`"reason":"PodPhase","message":"the sidecars end by the phase of the pod"}]}`
 	)
@@ -70,15 +72,15 @@ func TestMarkIsOnePatch(t *testing.T) {
 		mark        plan.Mark
 		want        string
 	}{
-		"exit codes only":     {nil, plan.Mark{}, anyVersion + ignored + `}},"status":{}}`},
-		"ends in advance":     {nil, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
-		"ends as before":      {marked, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
-		"stopped by CRR":      {nil, plan.Mark{End: v1alpha1.EndCRR}, anyVersion + `"sidecartermination.dev/end":"CRR/4a1b",` + ignored + `}},"status":{}}`},
-		"no longer ends":      {marked, plan.Mark{}, anyVersion + `"sidecartermination.dev/end":"",` + ignored + `}},"status":{}}`},
-		"record":              {nil, plan.Mark{Record: v1alpha1.MainsSucceeded}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
-		"decision":            {nil, plan.Mark{Record: v1alpha1.MainsDecided}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Decided/4a1b"}},"status":{"phase":"Succeeded"}}`},
+		"exit codes only":     {nil, plan.Mark{}, anyVersion + noEnd + ignored + noRecord + `}},"status":{}}`},
+		"ends in advance":     {nil, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + noRecord + `}},"status":` + condition + `}`},
+		"ends as before":      {marked, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + noRecord + `}},"status":` + condition + `}`},
+		"stopped by CRR":      {nil, plan.Mark{End: v1alpha1.EndCRR}, anyVersion + `"sidecartermination.dev/end":"CRR/4a1b",` + ignored + noRecord + `}},"status":{}}`},
+		"no longer ends":      {marked, plan.Mark{}, anyVersion + noEnd + ignored + noRecord + `}},"status":{}}`},
+		"record":              {nil, plan.Mark{Record: v1alpha1.MainsSucceeded}, thisVersion + noEnd + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
+		"decision":            {nil, plan.Mark{Record: v1alpha1.MainsDecided}, thisVersion + noEnd + ignored + `,"sidecartermination.dev/main-containers":"Decided/4a1b"}},"status":{"phase":"Succeeded"}}`},
 		"record that ends it": {nil, plan.Mark{Record: v1alpha1.MainsDecided, End: v1alpha1.EndPodPhase}, thisVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `,"sidecartermination.dev/main-containers":"Decided/4a1b"}},"status":{"phase":"Succeeded",` + condition[1:] + `}`},
-		"phase Failed":        {marked, plan.Mark{End: v1alpha1.EndFailed}, thisVersion + `"sidecartermination.dev/end":"Failed/4a1b",` + ignored + `}},"status":{"phase":"Failed",` + condition[1:] + `}`},
+		"phase Failed":        {marked, plan.Mark{End: v1alpha1.EndFailed}, thisVersion + `"sidecartermination.dev/end":"Failed/4a1b",` + ignored + noRecord + `}},"status":{"phase":"Failed",` + condition[1:] + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent patches
@@ -113,7 +115,7 @@ func TestMarkWithoutIgnoredExitCodes(t *testing.T) {
 	if err := json.Unmarshal(sent.body, &body); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationIgnoredExitCodes: ""}, body.Annotations); diff != "" {
+	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "", v1alpha1.AnnotationEnd: "", v1alpha1.AnnotationMainContainers: ""}, body.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
