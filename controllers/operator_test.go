@@ -258,6 +258,9 @@ func TestStatusCountsPods(t *testing.T) {
 	f.change(pod, podtest.MainDone)
 	f.change(pod, podtest.SidecarDone)
 	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
+	if f.reload(policy); policy.Annotations["example.com/note"] != "kept" {
+		t.Errorf("a write of the status took the annotations: %v", policy.Annotations)
+	}
 	if len(status.RecentTerminations) != 1 || status.RecentTerminations[0].Pod != "job-1" || status.RecentTerminations[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
 		t.Errorf("recent is %+v, last %v", status.RecentTerminations, status.LastTerminationTime)
 	}

@@ -329,7 +329,9 @@ func (f *fixture) remove(object client.Object) {
 // newPolicy creates a policy that names proxy.
 func (f *fixture) newPolicy(name string, change ...func(*v1alpha1.PolicySpec)) *v1alpha1.SidecarTerminationPolicy {
 	f.Helper()
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.namespace, Name: name, Annotations: map[string]string{"example.com/note": "kept"},
+	}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	for _, c := range change {
 		c(&policy.Spec.PolicySpec)

@@ -28,14 +28,25 @@ func ManagerOptions(namespaces ...string) (cache.Options, error) {
 	return cache.Options{
 		Scheme: scheme,
 		ByObject: map[client.Object]cache.ByObject{
-			&Pod{}:         {Field: UnfinishedPods()},
-			&corev1.Node{}: {Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)},
+			&Pod{}:                               {Field: UnfinishedPods()},
+			&corev1.Node{}:                       {Transform: trimNode, UnsafeDisableDeepCopy: ptr.To(true)},
+			&v1alpha1.SidecarTerminationPolicy{}: {Transform: trimPolicy},
+			&v1alpha1.ClusterSidecarTerminationPolicy{}: {Transform: trimPolicy},
 		},
 		DefaultNamespaces:           onlyIn(namespaces),
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultWatchErrorHandler:    (&unservedKinds{since: map[*toolscache.Reflector]string{}}).watchFailed,
 		ReaderFailOnMissingInformer: true,
 	}, err
+}
+
+// trimPolicy drops the metadata of a policy that the operator does not read, and whose size its author chooses.
+func trimPolicy(object any) (any, error) {
+	if policy, ok := object.(v1alpha1.Policy); ok {
+		policy.SetAnnotations(nil)
+		policy.SetManagedFields(nil)
+	}
+	return object, nil
 }
 
 // UnfinishedPods selects the Job-type pods without a terminal phase. The fields are selectable since Kubernetes 1.0

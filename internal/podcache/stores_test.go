@@ -4,6 +4,7 @@ package podcache
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
 )
 
@@ -89,6 +91,17 @@ func TestCacheDropsManagedFields(t *testing.T) {
 	}
 	if !options.ReaderFailOnMissingInformer {
 		t.Error("a read of an undeclared kind would start an informer")
+	}
+}
+
+func TestTrimPolicy(t *testing.T) {
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "mesh", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"large": strings.Repeat("x", 1<<17)},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}}
+	want := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "mesh", Labels: map[string]string{"a": "b"}}}
+	if got, err := trimPolicy(policy); err != nil || !cmp.Equal(any(want), got) {
+		t.Errorf("error %v (-want +got):\n%s", err, cmp.Diff(any(want), got))
 	}
 }
 
