@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func (m *missedFailures) list(
 			return err
 		}
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; endedAfter(pod, since) {
+			if pod := &pods.Items[i]; reportedAfter(pod, since) {
 				m.states.missed(pod)
 				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 			}
@@ -88,12 +89,10 @@ func (m *missedFailures) list(
 	return nil
 }
 
-// endedAfter reports whether a container of the pod has ended after the time. Node clocks and leases have whole seconds.
-func endedAfter(pod *corev1.Pod, since time.Time) bool {
-	for _, status := range pod.Status.ContainerStatuses {
-		if end := status.State.Terminated; end != nil && !end.FinishedAt.Time.Before(since.Truncate(time.Second)) {
-			return true
-		}
-	}
-	return false
+// reportedAfter reports whether somebody has written the status of the pod after the time. A busy kubelet reports the end of a container
+// much later than it was. Times of managed fields and leases have whole seconds.
+func reportedAfter(pod *corev1.Pod, since time.Time) bool {
+	return slices.ContainsFunc(pod.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Subresource == "status" && entry.Time != nil && !entry.Time.Time.Before(since.Truncate(time.Second))
+	})
 }

@@ -219,7 +219,7 @@ var steps = map[string]func(*scripted){
 	},
 	"restart": func(s *scripted) { clear(s.pods.states.pods) },
 	"lead":    func(s *scripted) { s.lead(podtest.Noon.Add(-time.Minute)) },
-	"resume":  func(s *scripted) { s.lead(podtest.Noon.Add(time.Hour)) },
+	"resume":  func(s *scripted) { s.lead(time.Now().Add(time.Hour)) },
 	"install": func(s *scripted) { s.labelNamespace(undecidedLabel, ""); s.untilDecided() },
 	"status": func(s *scripted) {
 		s.summarise(s.policy)
