@@ -79,11 +79,12 @@ func between(shortest, longest time.Duration) func() time.Duration {
 	return func() time.Duration { return shortest + time.Duration(random.Int64N(int64(longest-shortest))) }
 }
 
-// The operator is killed at random times.
+// The operator is killed at random times. While it is away, only the admission policy decides outcomes.
 func TestFaultsOperatorKilled(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
+	needsOutcomePolicy(f.Test)
 	program := f.BuildOperator()
 	f.untilFinished = true
 	f.StandInForOperator()
@@ -105,6 +106,7 @@ func TestFaultsLeaderFailover(t *testing.T) {
 	testenv.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	f := newFaultJobs(t)
+	needsOutcomePolicy(f.Test)
 	f.StandInForOperator()
 	program := f.BuildOperator()
 	replicas := []*harness.OperatorProcess{f.NewOperatorProcess(program), f.NewOperatorProcess(program)}
