@@ -14,6 +14,33 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
+// denied returns the denied writes of the pod.
+func (st *statesTest) denied(pod *corev1.Pod) map[v1alpha1.Mode]string {
+	snapshot := plan.Snapshot{Pod: pod}
+	st.recall(&snapshot)
+	return snapshot.Denied
+}
+
+// The status of policies must show a denial although the decision is the same.
+func TestDenialEnqueuesPolicies(t *testing.T) {
+	st, resolved := newStatesTest(t), resolvedPodOf(podtest.New(), mesh)
+	for _, step := range []struct {
+		name string
+		done execution
+		want bool
+	}{
+		{"the first decision", execution{}, true},
+		{"the same", execution{}, false},
+		{"its mark is denied", execution{denied: map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no"}}, true},
+		{"denied again", execution{denied: map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no"}}, false},
+		{"the mark is accepted", executionOf(marking("")), true},
+	} {
+		if st.record(resolved, waiting(), step.done); st.enqueued()[mesh.Ref.Name] != step.want {
+			t.Errorf("%s: the policy is enqueued: %t, want %t", step.name, !step.want, step.want)
+		}
+	}
+}
+
 func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 	st := newStatesTest(t)
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
@@ -39,8 +66,7 @@ func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		{"a mark is accepted", executed(marking("")), nil, 0, 0},
 	} {
 		step.do()
-		got, _ := st.writes(resolved.Pod)
-		if diff := cmp.Diff(step.want, got); diff != "" {
+		if diff := cmp.Diff(step.want, st.denied(resolved.Pod)); diff != "" {
 			t.Errorf("%s: denied (-want +got):\n%s", step.name, diff)
 		}
 		if got := st.events.take(); len(got) != step.events {
@@ -49,7 +75,7 @@ func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		if got := testutil.ToFloat64(stuckPods); got != step.stuck {
 			t.Errorf("%s: %v pods are stuck", step.name, got)
 		}
-		if got, _ := st.writes(other); got != nil {
+		if got := st.denied(other); got != nil {
 			t.Errorf("%s: denials of another pod with the name: %v", step.name, got)
 		}
 	}

@@ -3,9 +3,8 @@
 package controllers
 
 import (
-	"cmp"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -91,7 +90,9 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done ex
 	defer s.mu.Unlock()
 	key, state := client.ObjectKeyFromObject(resolved.Pod), s.update(resolved)
 	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.Pod.DeletionTimestamp != nil
-	state.denied = deniedAfter(state.denied, done)
+	denied := deniedAfter(state.denied, done)
+	answered := !maps.Equal(denied, state.denied)
+	state.denied = denied
 	s.recordMark(state, resolved.Pod, decision, done)
 	if decision.MarkWaits {
 		s.marks.wait(resolved.Pod, state, s.clock.Now())
@@ -116,7 +117,7 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, done ex
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
-	if changed || len(began) > 0 || len(decision.Failures) > 0 {
+	if changed || answered || len(began) > 0 || len(decision.Failures) > 0 {
 		s.notify(state)
 	}
 	state.known = true
@@ -178,11 +179,7 @@ func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.D
 
 // recordAttempts counts each attempt when it starts. One of mode PodPhase that was marked in advance starts without an action.
 func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision plan.Decision, began []plan.Write) {
-	byPhase := decision.Tried == v1alpha1.ModePodPhase
-	if byPhase && !endsByPhase(pod, decision) {
-		byPhase, decision.Tried = false, ""
-	}
-	if byPhase && state.mode == "" && state.known {
+	if decision.Tried == v1alpha1.ModePodPhase && state.mode == "" && state.known {
 		s.reporter.endsByPhase(pod, state)
 	}
 	if decision.Tried != "" {
@@ -192,13 +189,6 @@ func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision pl
 		state.mode, state.attempt = write.Mode, write.Attempt
 		s.reporter.attemptStarted(write.Mode, decision.Reason == v1alpha1.ReasonFallback)
 	}
-}
-
-// endsByPhase reports whether the phase of a pod with an attempt of mode PodPhase ends it. It does not if the kubelet has set phase Failed,
-// or if the sidecars had ended before the main containers.
-func endsByPhase(pod *corev1.Pod, decision plan.Decision) bool {
-	byKubelet := pod.Status.Phase == corev1.PodFailed && !strings.HasPrefix(pod.Annotations[v1alpha1.AnnotationEnd], v1alpha1.EndFailed)
-	return !byKubelet && (decision.SidecarsEnded.IsZero() || !decision.SidecarsEnded.Before(decision.MainsDone))
 }
 
 // recordFailures counts each failed attempt once, and once for each policy that applies to a container which it left running. Later
@@ -308,16 +298,7 @@ func (s *podStates) forgetFinished(pod *corev1.Pod, decision plan.Decision) (kep
 	return false
 }
 
-// writes returns the modes whose last write to the pod was denied, with the errors, and when the pod may be marked next. The map must not be
-// changed.
-func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, markAfter time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := cmp.Or(s.known(pod), &podState{})
-	return state.denied, s.marks.after(pod, state, s.clock.Now())
-}
-
-// deniedAfter returns the denied writes after an execution. It copies the map, which callers of writes may be reading.
+// deniedAfter returns the denied writes after an execution. It copies the map, which the snapshots of recall share.
 func deniedAfter(before map[v1alpha1.Mode]string, done execution) map[v1alpha1.Mode]string {
 	after := merged(before, done.denied)
 	for _, write := range done.done {
@@ -421,26 +402,37 @@ func addTo[K comparable](set *map[K]bool, key K) bool {
 	return true
 }
 
-// complete adds to the snapshot what the operator remembers about the pod.
+// complete is recall, and remembers when the pod's sidecars began to drain.
 func (s *podStates) complete(snapshot *plan.Snapshot) {
-	now, done := s.clock.Now(), plan.MainsDone(*snapshot)
+	done := plan.MainsDone(*snapshot)
+	s.mu.Lock()
+	state := s.known(snapshot.Pod)
+	if state == nil && !done.IsZero() {
+		state = s.stateOf(snapshot.Pod)
+	}
+	if state != nil {
+		state.seeDrain(done, s.clock.Now())
+	}
+	s.mu.Unlock()
+	s.recall(snapshot)
+}
+
+// recall adds to the snapshot what the operator remembers about the pod. The map of denied writes must not be changed.
+func (s *podStates) recall(snapshot *plan.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.known(snapshot.Pod)
 	if state == nil {
-		if snapshot.MarkAfter = s.marks.after(snapshot.Pod, &podState{}, now); done.IsZero() {
-			return
-		}
-		state = s.stateOf(snapshot.Pod)
+		state = &podState{}
 	}
-	snapshot.DrainsSince = state.seeDrain(done, now)
-	snapshot.MarkAfter = s.marks.after(snapshot.Pod, state, now)
-	snapshot.MarkedAt, snapshot.MarkVersion, snapshot.PhaseSince = state.markedAt, state.markVersion, state.phaseSince
+	snapshot.Denied, snapshot.MarkAfter = state.denied, s.marks.after(snapshot.Pod, state, s.clock.Now())
+	snapshot.DrainsSince, snapshot.PhaseSince = state.drainsSince, state.phaseSince
+	snapshot.MarkedAt, snapshot.MarkVersion = state.markedAt, state.markVersion
 }
 
-// seeDrain returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them
+// seeDrain keeps since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them
 // run, the node's clock decides, but no drain begins in the future.
-func (p *podState) seeDrain(done, now time.Time) time.Time {
+func (p *podState) seeDrain(done, now time.Time) {
 	switch {
 	case done.IsZero():
 		p.drainsSince = done
@@ -450,5 +442,4 @@ func (p *podState) seeDrain(done, now time.Time) time.Time {
 	default:
 		p.drainsSince = done
 	}
-	return p.drainsSince
 }

@@ -213,7 +213,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		return o, err
 	}
 	snapshot.AssumeMarked = dryRun
-	snapshot.Denied, snapshot.MarkAfter = r.podStates.writes(resolved.Pod)
+	r.podStates.recall(&snapshot)
 	o.NoTemplate = resolved.JobUnreadable && policy.Spec.IncludeInjected
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
@@ -226,7 +226,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
 	}
-	if answer, denied := snapshot.Denied[v1alpha1.ModePodPhase]; denied && o.Applies && len(o.Substitutions) == 0 {
+	if answer := o.Decision.MarkDenied; answer != "" && o.Applies && len(o.Substitutions) == 0 {
 		o.Substitutions = []plan.Substitution{{Reason: v1alpha1.ReasonWriteRefused, Message: "exit codes of sidecars count as in Kubernetes, because " +
 			"the API server denied the mark of the pod; grant the operator this permission, or exempt it from the webhook: " + answer}}
 	}

@@ -183,7 +183,7 @@ func TestDeniedWrite(t *testing.T) {
 
 	runScenarios(t, map[string]scenario{
 		"a denied phase falls to the image":                {observed(pod(), oneProxy(), withoutKruise, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
-		"a denied mark: an exit code counts after a CRR":   {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, requeued(terminating(swapOfProxy), 15*time.Second)},
+		"a denied mark: an exit code counts after a CRR":   {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, deniedMark(requeued(terminating(swapOfProxy), 15*time.Second))},
 		"a denied phase of a recorded pod does not matter": {observed(pod(), oneProxy(), denying(podPhase)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
 		"a denied swap in a failed pod falls to a CRR":     {observed(newPod(never, exited("main", 7), running("proxy")), oneProxy(), denying(image)), 0, requeued(terminating(crrOfProxy), 15*time.Second)},
 		"a denied CRR falls to the phase":                  {observed(pod(), oneProxy(), denying(crr)), 0, requeued(terminating(phaseOfProxy), 15*time.Second)},
@@ -193,7 +193,7 @@ func TestDeniedWrite(t *testing.T) {
 		"a missing image is reported before the denial":    {observed(pod(), oneProxy(mode(image), noFallback, noImage), denying(image)), 0, requeued(stuck(v1alpha1.ReasonNoQuickExitImage), time.Second)},
 		"an attempt in progress continues":                 {observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy")), denying(image)), 0, inProgress(15 * time.Second)},
 		"a failed attempt is reported first":               {observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), denying(podPhase)), minute, requeued(stuck(v1alpha1.ReasonStuck), minute)},
-		"a denied mark is tried again while mains run":     {observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked, denying(podPhase)), -minute, waits(v1alpha1.ReasonMainContainersRunning, 10*minute)},
+		"a denied mark is tried again while mains run":     {observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked, denying(podPhase)), -minute, deniedMark(waits(v1alpha1.ReasonMainContainersRunning, 10*minute))},
 	})
 }
 

@@ -374,12 +374,14 @@ type brief struct {
 	Writes  []string
 	Requeue time.Duration
 	Waits   bool
+	// MarkDenied is true where the decision says that a mark is needed and denied.
+	MarkDenied bool
 	// Unordered is true where the decision says that the terminationOrder is not kept.
 	Unordered bool
 }
 
 func briefly(d plan.Decision) brief {
-	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits, Unordered: d.OrderNotKept != ""}
+	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter, Waits: d.MarkWaits, MarkDenied: d.MarkDenied != "", Unordered: d.OrderNotKept != ""}
 	if mark := markOf(d); mark != nil {
 		b.Mark = describeMark(*mark)
 	}
@@ -451,6 +453,12 @@ func fallingBack(actions ...string) brief {
 
 func requeued(b brief, after time.Duration) brief {
 	b.Requeue = after
+	return b
+}
+
+// deniedMark is the decision about a pod whose mark is denied.
+func deniedMark(b brief) brief {
+	b.MarkDenied = true
 	return b
 }
 

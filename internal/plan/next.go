@@ -42,8 +42,10 @@ func (s *situation) complete(d Decision) Decision {
 			d.OrderNotKept = s.orderNotKept()
 		}
 	}
-	d.MainsDone, d.SidecarsEnded, d.MarkWaits = s.mainsDone, s.sidecarsEnded(), s.markWaits
-	d.Tried, d.TriedNumber = Tried(s.Attempts)
+	d.MainsDone, d.SidecarsEnded, d.MarkWaits, d.MarkDenied = s.mainsDone, s.sidecarsEnded(), s.markWaits, s.markDenied
+	if d.Tried, d.TriedNumber = Tried(s.Attempts); d.Tried == v1alpha1.ModePodPhase && !s.endsByPhase() {
+		d.Tried, d.TriedNumber = "", 0
+	}
 	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)
 	return d
 }
@@ -91,14 +93,15 @@ type situation struct {
 	lastOrder    int32
 	longestDrain time.Duration
 	together     bool
-	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
-	lostSwap *Attempt
 	// mainRestarts is how often each main container has been restarted. It is nil without attempts.
 	mainRestarts map[string]int32
+	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
+	lostSwap *Attempt
 	// retry lets a mode be used again after it has failed.
 	retry bool
-	// markWaits is Decision.MarkWaits.
-	markWaits bool
+	// markWaits is Decision.MarkWaits, and markDenied Decision.MarkDenied.
+	markWaits  bool
+	markDenied string
 	// requeueAfter is when to requeue the pod, whatever rule applies; zero means never.
 	requeueAfter time.Duration
 	// counting are the containers whose exit codes count: the main containers, and sidecars with exitCodePolicy Respect. The pod's phase by
@@ -124,12 +127,12 @@ func newSituation(snapshot Snapshot, now time.Time) *situation {
 	if attempt := s.phaseAttempt(); attempt != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *attempt)
 	}
-	s.setDue()
-	return s
-}
 	if len(s.Attempts) > 0 {
 		s.mainRestarts = s.countMainRestarts()
 	}
+	s.setDue()
+	return s
+}
 
 // whenMainsDone returns when the last main container ended, or zero while one runs or may run again.
 func (s *situation) whenMainsDone() time.Time {

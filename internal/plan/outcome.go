@@ -164,6 +164,7 @@ func (s *situation) mayMark() bool {
 
 // canMark reports whether the pod, which needs another mark, can get it now. If it can later, the decision waits for it.
 func (s *situation) canMark() bool {
+	s.markDenied = s.Denied[v1alpha1.ModePodPhase]
 	if s.markWaits = s.denied(v1alpha1.ModePodPhase).Usable() && s.now.Before(s.MarkAfter); s.markWaits {
 		s.lookAgain(s.MarkAfter.Sub(s.now))
 	}

@@ -208,6 +208,8 @@ type Decision struct {
 	Writes []Write
 	// MarkWaits is true if the pod needs another mark, which Snapshot.MarkAfter delays. RequeueAfter is then not later.
 	MarkWaits bool
+	// MarkDenied is why the API server denied the mark that the pod needs, or empty.
+	MarkDenied string
 	// RequeueAfter is when to requeue the pod even if nothing changes; zero means that a change will requeue it. It is not later than the
 	// timeout of a write.
 	RequeueAfter time.Duration
@@ -215,7 +217,8 @@ type Decision struct {
 	MainsDone time.Time
 	// SidecarsEnded is when the last sidecar ended, by the node's clock; zero while one has not, and if the node does not say.
 	SidecarsEnded time.Time
-	// Tried is the mode of the newest attempt, and TriedNumber its number; empty and zero when there is none.
+	// Tried is the mode of the newest attempt, and TriedNumber its number; empty and zero when there is none, or it is one of mode PodPhase
+	// that did not end the pod.
 	Tried       v1alpha1.Mode
 	TriedNumber int
 	// Failures and Substitutions are sorted by container.
