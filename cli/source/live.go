@@ -97,7 +97,7 @@ func (c *Connection) Open(ctx context.Context, now time.Time, flags *pflag.FlagS
 	if err != nil {
 		return nil, "", err
 	}
-	if s.Settings, err = settings.Parse(append(arguments, givenFlags(flags)...)); err != nil {
+	if s.Settings, err = settings.ParseWith(arguments, flags); err != nil {
 		return nil, "", fmt.Errorf("read the flags of the operator: %w", err)
 	}
 	if !s.Settings.Capabilities.NamespacesOnly { // such an operator does not use OpenKruise

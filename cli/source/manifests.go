@@ -274,7 +274,7 @@ func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (object clie
 
 // Source returns the source that reads the manifests. Flags on the command line override the operator's flags.
 func (m Manifests) Source(now func() time.Time, flags *pflag.FlagSet) (*Source, error) {
-	operator, err := settings.Parse(slices.Concat(m.arguments, givenFlags(flags)))
+	operator, err := settings.ParseWith(m.arguments, flags)
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,11 @@
 package source
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -60,27 +58,7 @@ func expand(text string, values map[string]string) string {
 	})
 }
 
-// givenFlags returns the operator's flags that are set on the command line, as arguments of the operator.
-func givenFlags(flags *pflag.FlagSet) []string {
-	decisions := pflag.NewFlagSet("decisions", pflag.ContinueOnError)
-	settings.BindDecisions(decisions)
-	var arguments []string
-	flags.Visit(func(flag *pflag.Flag) {
-		if decisions.Lookup(flag.Name) == nil {
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
-			arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, value))
-		}
-	})
-	return arguments
-}
-
-// OperatorImage returns the image of the operator's Deployment.
+// OperatorImage returns the image that the Deployment runs the operator from, or nothing if it is not the operator's.
 func OperatorImage(deployment *appsv1.Deployment) string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }

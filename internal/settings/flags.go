@@ -4,6 +4,7 @@ package settings
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -90,14 +91,46 @@ func BindDecisions(flags *pflag.FlagSet) {
 
 // Parse returns the settings of an operator that runs with the arguments. It ignores unknown flags, because the operator
 // may have another version.
-func Parse(arguments []string) (Operator, error) {
+func Parse(arguments []string) (Operator, error) { return ParseWith(arguments, nil) }
+
+// ParseWith is Parse, except that flags for decisions that are set in given override the arguments, lists included. A quick-exit image
+// that is given without its paths has the default paths, not those of another image.
+func ParseWith(arguments []string, given *pflag.FlagSet) (Operator, error) {
 	flags := pflag.NewFlagSet(Name, pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	f := Bind(flags)
 	if err := flags.Parse(arguments); err != nil {
 		return Operator{}, err
 	}
+	if given != nil {
+		if err := override(flags, given); err != nil {
+			return Operator{}, err
+		}
+	}
 	return f.Operator()
+}
+
+// override sets the flags for decisions that are set in given, which BindDecisions has bound.
+func override(flags, given *pflag.FlagSet) error {
+	decisions := pflag.NewFlagSet("decisions", pflag.ContinueOnError)
+	BindDecisions(decisions)
+	var errs []error
+	if paths, ok := flags.Lookup("quick-exit-paths").Value.(pflag.SliceValue); ok && given.Changed("quick-exit-image") {
+		errs = append(errs, paths.Replace(nil))
+	}
+	given.Visit(func(flag *pflag.Flag) {
+		if decisions.Lookup(flag.Name) == nil {
+			return
+		}
+		own := flags.Lookup(flag.Name).Value
+		values, isList := flag.Value.(pflag.SliceValue)
+		if list, ok := own.(pflag.SliceValue); ok && isList {
+			errs = append(errs, list.Replace(values.GetSlice()))
+			return
+		}
+		errs = append(errs, own.Set(flag.Value.String()))
+	})
+	return errors.Join(errs...)
 }
 
 func (f *Flags) bindProcess(flags *pflag.FlagSet) {

@@ -191,6 +191,39 @@ func TestParseIgnoresFlagsOfOtherVersions(t *testing.T) {
 	}
 }
 
+func TestGivenFlagsOverrideArguments(t *testing.T) {
+	const image, paths, others = "--quick-exit-image=own:v1 ", "--quick-exit-paths=* ", "--watch-namespaces=batch --allowed-quick-exit-image=own --crr=Disabled"
+	for name, tc := range map[string]struct{ given, want string }{
+		"nothing":                     {"", image + paths + others},
+		"flag of the plugin":          {"--output=json", image + paths + others},
+		"another image":               {"--quick-exit-image=given:v1", "--quick-exit-image=given:v1 " + others},
+		"another image and its paths": {"--quick-exit-image=given:v1 --quick-exit-paths=/opt/a", "--quick-exit-image=given:v1 --quick-exit-paths=/opt/a " + others},
+		"paths alone":                 {"--quick-exit-paths=/opt/a,/opt/b", image + "--quick-exit-paths=/opt/a,/opt/b " + others},
+		"list":                        {"--watch-namespaces=etl --watch-namespaces=web", image + paths + strings.Replace(others, "batch", "etl,web", 1)},
+		"switch":                      {"--crr=Enabled", image + paths + strings.TrimSuffix(others, " --crr=Disabled")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := pflag.NewFlagSet("", pflag.ContinueOnError)
+			given.String("output", "", "")
+			BindDecisions(given)
+			if err := given.Parse(strings.Fields(tc.given)); err != nil {
+				t.Fatal(err)
+			}
+			want, err := Parse(strings.Fields(tc.want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ParseWith(strings.Fields(image+paths+others), given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(imagelist.Entry{}), cmpopts.IgnoreFields(Operator{}, "Log")); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNamespaceOfThePod(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "namespace")
 	if got := ownNamespace(file); got != "" {
