@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func TestVersionOfOperator(t *testing.T) {
@@ -35,7 +37,9 @@ func TestVersionOfOperator(t *testing.T) {
 		"tag without a version": {"localhost/operator:dev", "v0.1.0", unknown + "localhost/operator:dev, and this program has version v0.1.0"},
 	} {
 		c := newChecker(t)
-		c.programVersion, c.deployment.Spec.Template.Spec.Containers = tc.own, []corev1.Container{{Image: tc.image}}
+		c.programVersion, c.deployment.Spec.Template.Spec.Containers = tc.own, []corev1.Container{
+			{Name: "proxy", Image: "registry.example/proxy:v9"}, {Name: settings.ContainerName, Image: tc.image},
+		}
 		if err := c.checkVersion(t.Context()); err != nil {
 			t.Fatal(err)
 		}

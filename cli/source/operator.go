@@ -22,22 +22,31 @@ const operatorLabel = "app.kubernetes.io/name"
 // OperatorLabels are the labels of the operator's Deployment and its pods.
 var OperatorLabels = client.MatchingLabels{operatorLabel: settings.Name}
 
-// OperatorArguments returns the operator's arguments with variables expanded as in Kubernetes. It returns false if the
-// Deployment is not the operator's.
-func OperatorArguments(deployment *appsv1.Deployment) ([]string, bool) {
+// operatorContainer returns the container that runs the operator, or nil if the Deployment is not the operator's.
+func operatorContainer(deployment *appsv1.Deployment) *corev1.Container {
 	containers := deployment.Spec.Template.Spec.Containers
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == settings.ContainerName })
 	if i < 0 {
+		return nil
+	}
+	return &containers[i]
+}
+
+// OperatorArguments returns the operator's arguments with variables expanded as in Kubernetes. It returns false if the
+// Deployment is not the operator's.
+func OperatorArguments(deployment *appsv1.Deployment) ([]string, bool) {
+	container := operatorContainer(deployment)
+	if container == nil {
 		return nil, false
 	}
 	values := map[string]string{}
-	for _, variable := range containers[i].Env {
+	for _, variable := range container.Env {
 		if variable.ValueFrom == nil {
 			values[variable.Name] = expand(variable.Value, values)
 		}
 	}
 	var arguments []string
-	for _, argument := range slices.Concat(containers[i].Command[min(len(containers[i].Command), 1):], containers[i].Args) {
+	for _, argument := range slices.Concat(container.Command[min(len(container.Command), 1):], container.Args) {
 		arguments = append(arguments, expand(argument, values))
 	}
 	return arguments, true
@@ -60,7 +69,10 @@ func expand(text string, values map[string]string) string {
 
 // OperatorImage returns the image that the Deployment runs the operator from, or nothing if it is not the operator's.
 func OperatorImage(deployment *appsv1.Deployment) string {
-	return deployment.Spec.Template.Spec.Containers[0].Image
+	if container := operatorContainer(deployment); container != nil {
+		return container.Image
+	}
+	return ""
 }
 
 // TagOf returns the tag of the image, or nothing.
