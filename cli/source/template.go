@@ -24,15 +24,23 @@ const defaultBackoffLimit = 6
 // OfJob returns the pods that a Job will create.
 func OfJob(job *batchv1.Job) explain.Pod {
 	template := ofTemplate(job, "Job", job.Spec)
-	if job.Name != "" {
-		maps.Copy(template.Pod.Labels, map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name})
-	}
+	maps.Copy(template.Pod.Labels, jobNameLabels(shownName(job)))
 	return template
 }
+
+// jobNameLabels are the labels that the Job controller sets in the pods of a Job with the name. An asterisk stands for what Kubernetes or
+// another controller generates: selectors cannot have one.
+func jobNameLabels(name string) map[string]string {
+	return map[string]string{batchv1.JobNameLabel: name, "job-name": name}
+}
+
+// ofController ends the name of an object, and makes it that of the Jobs that its controller creates.
+const ofController = "-*"
 
 // OfCronJob returns the pods that a CronJob will create.
 func OfCronJob(cron *batchv1.CronJob) explain.Pod {
 	template := ofTemplate(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+	maps.Copy(template.Pod.Labels, jobNameLabels(shownName(cron)+ofController))
 	template.Owner = metadataOf(cron, &cron.Spec.JobTemplate)
 	limits := map[string]*int32{successfulLimit: cron.Spec.SuccessfulJobsHistoryLimit, failedLimit: cron.Spec.FailedJobsHistoryLimit}
 	noHistory := zeroLimit(func(field string) bool { return limits[field] != nil && *limits[field] == 0 })

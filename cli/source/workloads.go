@@ -267,6 +267,8 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 	result.NoRestartPolicy = spec.Template.Spec.RestartPolicy == ""
 	if p.job == nil {
 		result.BackoffLimit = nil
+	} else {
+		maps.Copy(result.Pod.Pod.Labels, jobNameLabels(shownName(object)+ofController))
 	}
 	result.Deletion = cmp.Or(p.deletion, result.Deletion)
 	maps.Copy(result.Pod.Pod.Labels, p.labels)
@@ -423,7 +425,13 @@ func rayJob(path string) reader {
 		}
 		// KubeRay's default is 2 (createNewK8sJob).
 		job := map[string]any{"backoffLimit": cmp.Or(mapAt(spec, "submitterConfig")["backoffLimit"], any(int64(2)))}
-		return found{places: []place{{path: path + ".submitterPodTemplate", template: template, job: job, restartPolicy: corev1.RestartPolicyNever}}}
+		var labels map[string]string
+		if object.GetKind() == "RayJob" { // its Job has its name
+			labels = jobNameLabels(shownName(object))
+		}
+		return found{places: []place{{
+			path: path + ".submitterPodTemplate", template: template, job: job, restartPolicy: corev1.RestartPolicyNever, labels: labels,
+		}}}
 	}
 }
 

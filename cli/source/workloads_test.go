@@ -30,6 +30,26 @@ func TestSubmitterHasItsBackoffLimit(t *testing.T) {
 	}
 }
 
+func TestLabelsWithNameOfJob(t *testing.T) {
+	const template = "template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}"
+	for name, tc := range map[string]struct{ text, want string }{
+		"Job":          {"batch/v1\nkind: Job\nmetadata: {name: load}\nspec: {" + template + "}", "load"},
+		"generateName": {"batch/v1\nkind: Job\nmetadata: {generateName: load-}\nspec: {" + template + "}", "load-*"},
+		"CronJob":      {"batch/v1\nkind: CronJob\nmetadata: {name: load}\nspec: {jobTemplate: {spec: {" + template + "}}}", "load-*"},
+		"JobSet":       {"jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: load}\nspec: {replicatedJobs: [{name: a, template: {spec: {" + template + "}}}]}", "load-*"},
+		"ScaledJob":    {"keda.sh/v1alpha1\nkind: ScaledJob\nmetadata: {name: load}\nspec: {jobTargetRef: {" + template + "}}", "load-*"},
+		"RayJob":       {"ray.io/v1\nkind: RayJob\nmetadata: {name: load}\nspec: {}", "load"},
+		"RayCronJob":   {"ray.io/v1\nkind: RayCronJob\nmetadata: {name: load}\nspec: {jobTemplate: {}}", "load-*"},
+		"no Job":       {"kubeflow.org/v1\nkind: TFJob\nmetadata: {name: load}\nspec: {tfReplicaSpecs: {Worker: {" + template + "}}}", ""},
+	} {
+		manifests, _ := read(t, "apiVersion: "+tc.text)
+		got := source.ReadWorkload(manifests.Objects[0]).Templates[0].Pod.Pod.Labels
+		if got["batch.kubernetes.io/job-name"] != tc.want || got["job-name"] != tc.want {
+			t.Errorf("%s: got labels %v, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // The search must end soon in any object, and say that it has not seen everything.
 func TestSearchIsBounded(t *testing.T) {
 	podSpec := map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}}

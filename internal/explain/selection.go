@@ -120,6 +120,7 @@ func (n *notSelecting) add(unmet []labels.Requirement, has labels.Set, selector,
 		switch operator := wanted.Operator(); {
 		case !present:
 			inPolicy, inObject = wanted.Key(), Similar(wanted.Key(), slices.Sorted(maps.Keys(has)))
+		case strings.Contains(value, "*"): // generated, so nobody has misspelled it
 		case operator == selection.In || operator == selection.Equals:
 			inPolicy = Similar(value, wanted.ValuesUnsorted())
 		}

@@ -137,6 +137,10 @@ func TestMisspelledLabelIsProposed(t *testing.T) {
 			w.notSelecting("mesh", expression("app", metav1.LabelSelectorOpNotIn, "etl", "elt"), "proxy")
 		}, ""},
 		"other value": {func(w *fixture) { w.notSelecting("mesh", matching(map[string]string{"app": "web"}), "proxy") }, ""},
+		"generated value": {func(w *fixture) {
+			w.labels(map[string]string{"job-name": "nightly-*"})
+			w.notSelecting("mesh", matching(map[string]string{"job-name": "nightly"}), "proxy")
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture()
