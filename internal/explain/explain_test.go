@@ -146,6 +146,11 @@ func (w *fixture) runs(on plan.NodeKind) {
 	w.Pod.Pod.Status.ContainerStatuses[0].State = w.Pod.Pod.Status.ContainerStatuses[1].State
 }
 
+// watchesBatch makes the operator one for the pod's namespace.
+func (w *fixture) watchesBatch() {
+	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly = []string{"batch"}, true
+}
+
 // unchanged fails the test if the function modified its argument, which equals the copy before the call.
 func unchanged(t *testing.T, function string, copied, given any) {
 	t.Helper()
@@ -271,7 +276,7 @@ func TestFindings(t *testing.T) {
 		}, []string{"Problem NodeKindUnknown proxy"}},
 		"mode CRR only, an operator for single namespaces": {func(w *fixture) {
 			w.policy(only(v1alpha1.ModeCRR), "proxy")
-			w.operator.Capabilities.NamespacesOnly, w.operator.WatchNamespaces = true, []string{"batch"}
+			w.watchesBatch()
 		}, []string{"Problem CRRUnavailable proxy"}},
 		"an operator for other namespaces": {func(w *fixture) {
 			w.operator.WatchNamespaces = []string{"etl"}

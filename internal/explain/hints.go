@@ -78,6 +78,7 @@ const checkCommand = settings.PluginName + " check"
 // advise replaces the hint of a finding by one that fits the situation of the pod, and adds commands.
 func (x *explainer) advise(f *Finding) {
 	pod := x.Pod.Pod
+	f.Hint = x.hint(f.Reason)
 	switch f.Reason {
 	case v1alpha1.ReasonMayHang:
 		x.adviseDeclaration(f)
@@ -104,6 +105,15 @@ func (x *explainer) advise(f *Finding) {
 		}
 	}
 	x.adviseFinish(f, x.view)
+}
+
+// hint returns what to do about the reason. An operator for single namespaces uses no OpenKruise.
+func (x *explainer) hint(reason v1alpha1.Reason) string {
+	hint := about[reason].hint
+	if x.operator.Capabilities.NamespacesOnly {
+		hint = strings.Replace(hint, "install OpenKruise", "install the operator for the whole cluster", 1)
+	}
+	return hint
 }
 
 // command adds a command, unless the finding is on manifests.
@@ -245,7 +255,7 @@ func (x *explainer) adviseAfterFailure(f *Finding, mode v1alpha1.Mode) {
 func (x *explainer) adviseMode(f *Finding, options []plan.ModeOption) {
 	var ways []string
 	for _, option := range options {
-		if way := about[option.Reason].hint; way != "" && !slices.Contains(ways, way) {
+		if way := x.hint(option.Reason); way != "" && !slices.Contains(ways, way) {
 			ways = append(ways, way)
 		}
 	}

@@ -70,6 +70,13 @@ func TestHints(t *testing.T) {
 		"OpenKruise alone and absent": {withoutKruise(only(v1alpha1.ModeCRR)), v1alpha1.ReasonCRRUnavailable, []string{"install OpenKruise; or set mode to Auto", check}},
 		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonMayHang, []string{
 			list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars proxy"}},
+		"OpenKruise alone, single namespaces": {func(w *fixture) { w.policy(only(v1alpha1.ModeCRR), "proxy"); w.watchesBatch() }, v1alpha1.ReasonCRRUnavailable, []string{
+			"install the operator for the whole cluster; or set mode to Auto", check}},
+		"OpenKruise replaced, single namespaces": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.watchesBatch()
+		}, v1alpha1.ReasonCRRUnavailable, []string{"install the operator for the whole cluster", check}},
 		"hanging pod, policy for another sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
 			"add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy; or " + keeps,
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
