@@ -130,6 +130,9 @@ func (w *fixture) also(name string) {
 	w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: name})
 }
 
+// known gives proxy the image of a known sidecar.
+func (w *fixture) known() { w.Pod.Pod.Spec.Containers[1].Image = "envoyproxy/envoy:v1.31.0" }
+
 // restartsAlways gives the container a restartPolicy of its own.
 func (w *fixture) restartsAlways(container int) {
 	w.Pod.Pod.Spec.Containers[container].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)

@@ -185,15 +185,24 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 	i := slices.IndexFunc(x.Policies, func(p resolve.Policy) bool {
 		return p.Ref.Kind == resolve.KindNamespaced && len(p.Spec.Sidecars) > 0 && p.Spec.Enforcement.Acts() && x.whyNotAdd(p, fieldSidecars, f.Container) == ""
 	})
-	if i >= 0 {
-		f.Hint = fmt.Sprintf("add it to spec.sidecars of %s, or list all containers that exit by themselves under mainContainers of a policy", x.Policies[i].Ref)
-		x.patch(f, x.Policies[i].Ref, "/spec/sidecars/-", map[string]string{"name": f.Container})
-	} else {
+	sidecar, known := f.Container, x.knownBy(f.Container) != ""
+	if i < 0 {
 		x.command(f, "%s lint -n %s -o policy", settings.PluginName, x.Pod.Pod.Namespace)
+	} else {
+		ref := x.Policies[i].Ref
+		f.Hint = fmt.Sprintf("add it to spec.sidecars of %s, or list all containers that exit by themselves under mainContainers of a policy", ref)
+		if known {
+			x.patch(f, ref, "/spec/sidecars/-", map[string]string{"name": f.Container})
+		} else {
+			x.command(f, "kubectl %s", kubectlTarget("edit", ref))
+		}
+	}
+	if !known { // it may be at work, so no command ends it before the reader has named it
+		f.Hint, sidecar = "only if it is a sidecar, "+f.Hint, "SIDECAR"
 	}
 	options := x.operator.Resolve
 	options.Sidecars = []string{f.Container}
-	x.adviseFinish(f, resolve.Resolve(x.Pod.Pod, x.Policies, options).Enforced, f.Container)
+	x.adviseFinish(f, resolve.Resolve(x.Pod.Pod, x.Policies, options).Enforced, sidecar)
 }
 
 // adviseSpelling says how to add the name that an entry of a policy is a misspelling of for this pod. The entry stays: the name may be

@@ -28,6 +28,8 @@ func TestHints(t *testing.T) {
 		check  = settings.PluginName + " check"
 		keeps  = "finish the pod now and keep the outcome of its main containers; deleting it repeats their work"
 		none   = "; no command does this: change the manifest"
+		onlyIf = "only if it is a sidecar, "
+		add    = "add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy"
 		list   = "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
 	)
 	swapped := func(state corev1.ContainerState) func(*fixture) {
@@ -68,8 +70,6 @@ func TestHints(t *testing.T) {
 		"virtual node with another image": {onVirtualNode("quick-exit:v1"), v1alpha1.ReasonNoUsableMode, []string{
 			"use an image that covers the command", check}},
 		"OpenKruise alone and absent": {withoutKruise(only(v1alpha1.ModeCRR)), v1alpha1.ReasonCRRUnavailable, []string{"install OpenKruise; or set mode to Auto", check}},
-		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonMayHang, []string{
-			list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars proxy"}},
 		"OpenKruise alone, single namespaces": {func(w *fixture) { w.policy(only(v1alpha1.ModeCRR), "proxy"); w.watchesBatch() }, v1alpha1.ReasonCRRUnavailable, []string{
 			"install the operator for the whole cluster; or set mode to Auto", check}},
 		"OpenKruise replaced, single namespaces": {func(w *fixture) {
@@ -77,8 +77,14 @@ func TestHints(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.watchesBatch()
 		}, v1alpha1.ReasonCRRUnavailable, []string{"install the operator for the whole cluster", check}},
+		"hanging pod": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonMayHang, []string{
+			onlyIf + list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars SIDECAR"}},
+		"hanging pod, known sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.known() }, v1alpha1.ReasonMayHang, []string{
+			list + "; or " + keeps, settings.PluginName + " lint -n batch -o policy", finish + " --sidecars proxy"}},
 		"hanging pod, policy for another sidecar": {func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
-			"add it to spec.sidecars of SidecarTerminationPolicy/p0, or list all containers that exit by themselves under mainContainers of a policy; or " + keeps,
+			onlyIf + add + "; or " + keeps, "kubectl -n batch edit stp p0", finish + " --sidecars SIDECAR"}},
+		"hanging pod, known sidecar, policy for another": {func(w *fixture) { w.live(time.Hour, 0); w.known(); w.policy(asIs, "agent") }, v1alpha1.ReasonMayHang, []string{
+			add + "; or " + keeps,
 			`kubectl -n batch patch stp p0 --type=json -p '[{"op":"add","path":"/spec/sidecars/-","value":{"name":"proxy"}}]'`, finish + " --sidecars proxy"}},
 		"manifest": {func(w *fixture) { w.Pod.Pod.Spec.Containers[1].Name = "envoy"; w.cluster.Offline = true }, v1alpha1.ReasonMayHang, []string{list}},
 		"main container misspelled": {func(w *fixture) {
@@ -184,7 +190,7 @@ func TestHintForSeveralPods(t *testing.T) {
 		hint, command string
 	}{
 		"hanging": {func(*fixture) {},
-			"list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers", settings.PluginName + " lint -n batch -o policy"},
+			"only if it is a sidecar, list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers", settings.PluginName + " lint -n batch -o policy"},
 		"stuck": {uncovered(only(v1alpha1.ModeImage)), "use an image that covers the command; or set mode to Auto", "kubectl -n batch edit stp p0"},
 	} {
 		w := newFixture()

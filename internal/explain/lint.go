@@ -71,6 +71,9 @@ func (x *explainer) alwaysRestarting() []string {
 // knownBy returns the name or the image by which the regular container is a known sidecar, or nothing.
 func (x *explainer) knownBy(name string) string {
 	i := slices.IndexFunc(x.Pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return "" // an injector will add it
+	}
 	return sidecars.KnownBy(&x.Pod.Pod.Spec.Containers[i])
 }
 
