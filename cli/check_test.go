@@ -145,11 +145,11 @@ func checkOutcomePolicy(t *testing.T, c client.Client) {
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-outcome"}}
 	must(t, c.Delete(t.Context(), binding))
 	wantCommand(t, "no binding", "check", 0, "warning admission policy sidecar-termination-outcome is missing: the operator decides the outcome of pods, "+
-		"and exit codes of sidecars count while it is away or slow -> install it: kubectl apply")
+		"and exit codes of sidecars count while it is away or slow -> install it: kubectl apply --server-side -f")
 	guard := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-phase"}}
 	must(t, c.Delete(t.Context(), guard))
 	wantCommand(t, "nothing keeps outcomes", "check", 1, "failure neither admission policy sidecar-termination-outcome nor sidecar-termination-phase is at work: "+
-		"a kubelet may take back the outcome of a pod -> install them: kubectl apply")
+		"a kubelet may take back the outcome of a pod -> install the second: kubectl apply --server-side -f")
 }
 
 // checkAuthors changes the first policy, which then passes the admission policies, and deletes the second.
@@ -320,8 +320,9 @@ func checkChangedObjects(t *testing.T, c client.Client) {
 	added := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list"}}
 	set([]admissionv1.ValidationAction{admissionv1.Audit}, append(slices.Clone(rules), added))
 	wantCommand(t, "changed objects", "check", 0, "warning admission policy sidecar-termination-operator-limits is not as this version ships it: "+
-		"ValidatingAdmissionPolicyBinding spec.validationActions[0] -> if this is not intended, restore it: kubectl replace -k",
-		"warning ClusterRole sidecar-termination-manager-role has rules that this version does not ship: get, list secrets")
+		"ValidatingAdmissionPolicyBinding spec.validationActions[0] -> if this is not intended, restore it: kubectl replace -f",
+		"warning ClusterRole sidecar-termination-manager-role has rules that this version does not ship: get, list secrets "+
+			"-> if this is not intended, restore it: apply the operator's manifests again, as you installed them")
 	set(actions, rules)
 }
 

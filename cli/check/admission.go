@@ -37,7 +37,7 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 			return err
 		}
 		states[policy.Name] = status.State
-		c.reportAdmission(policy, status, admissionDirectory(states[shipped.OutcomePolicy]))
+		c.reportAdmission(policy, status)
 		switch status.State {
 		case shipped.Present:
 			asShipped++
@@ -53,31 +53,33 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		c.ok("all %d admission policies are installed, as this version ships them: they limit the operator and the authors of policies", asShipped)
 	}
 	if shipped.Unguarded(states) && !c.settings.Capabilities.NamespacesOnly {
-		c.fail("install them: "+c.apply(admissionDirectory(states[shipped.OutcomePolicy])), "neither admission policy %s nor %s is at work: a kubelet may take back the outcome of a pod",
+		install, _ := c.admissionCommands(shipped.AdmissionPolicy{Name: shipped.PhasePolicy})
+		c.fail("install the second: "+install, "neither admission policy %s nor %s is at work: a kubelet may take back the outcome of a pod",
 			c.installedName(shipped.OutcomePolicy), c.installedName(shipped.PhasePolicy))
 	}
 	return nil
 }
 
-// admissionDirectory is the directory of config to apply for the admission policies of the cluster.
-func admissionDirectory(outcomePolicy shipped.State) string {
-	if outcomePolicy == shipped.NotServed {
-		return "overlays/before-1.36"
-	}
-	return "admission"
-}
-
-// reportAdmission warns of an admission policy that is not as shipped. The directory of config has it.
-func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status, directory string) {
-	name, value := c.installedName(policy.Name), "admissionPolicies.enabled=true"
+// admissionCommands returns how to install an admission policy, and how to replace a changed one. Installations for single namespaces have
+// none: an administrator of the cluster applies the file.
+func (c *checker) admissionCommands(policy shipped.AdmissionPolicy) (install, restore string) {
+	value := "admissionPolicies.enabled=true"
 	if policy.Name == shipped.OutcomePolicy {
 		value = "admissionPolicies.outcome=Enabled"
 	}
-	install, restore := c.apply(directory, value), c.restore(directory, value)
-	if !c.readsCluster() {
-		// The chart has no admission policies for single namespaces. An administrator of the cluster applies them.
-		install, restore = kubectl("apply --server-side", directory), kubectl("replace", directory)
+	switch {
+	case !c.readsCluster():
+		return kubectl("apply --server-side", policy.File()), kubectl("replace", policy.File())
+	case c.release() == "" && c.installedName(policy.Name) != policy.Name:
+		return c.reinstall(), c.reinstall()
 	}
+	return c.apply(policy.File(), value), c.restore(policy.File(), value)
+}
+
+// reportAdmission warns of an admission policy that is not as shipped.
+func (c *checker) reportAdmission(policy shipped.AdmissionPolicy, status shipped.Status) {
+	name := c.installedName(policy.Name)
+	install, restore := c.admissionCommands(policy)
 	switch status.State {
 	case shipped.NotServed:
 		c.ok("this version of Kubernetes has no MutatingAdmissionPolicies: the operator decides the outcome of pods, while it runs. From 1.36 on, "+

@@ -15,13 +15,13 @@ import (
 	"github.com/sidecar-termination/operator/internal/shipped"
 )
 
-// A cluster before Kubernetes 1.36 needs another directory of config.
+// The other admission policies do not depend on it.
 func TestOutcomePolicyThatIsNotServed(t *testing.T) {
 	c := newChecker(t)
-	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.OutcomePolicy}, shipped.Status{State: shipped.NotServed}, admissionDirectory(shipped.NotServed))
-	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.PhasePolicy}, shipped.Status{State: shipped.Missing}, admissionDirectory(shipped.NotServed))
+	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.OutcomePolicy}, shipped.Status{State: shipped.NotServed})
+	c.reportAdmission(shipped.AdmissionPolicy{Name: shipped.PhasePolicy}, shipped.Status{State: shipped.Missing})
 	if len(c.results) != 2 || c.results[0].Outcome != outcomeOK || !strings.Contains(c.results[0].Message, "From 1.36 on, admission policy sidecar-termination-outcome does") ||
-		!strings.Contains(c.results[1].Hint, "config/overlays/before-1.36?") {
+		!strings.Contains(c.results[1].Hint, "/config/admission/phase.yaml") {
 		t.Errorf("got %+v", c.results)
 	}
 }

@@ -42,23 +42,23 @@ func TestKubernetesVersion(t *testing.T) {
 }
 
 func TestHintsFitTheInstallation(t *testing.T) {
-	const upgrade = " CHART -n operators --reset-then-reuse-values --set "
+	const upgrade = " CHART -n operators --reset-then-reuse-values"
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		want   []string
 	}{
 		"kubectl": {nil, []string{
-			"kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/admission?ref=" + settings.Release + "'",
-			"set --crr=Enabled", "set --node-kind=Real"}},
+			"kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/crd?ref=" + settings.Release + "'",
+			"apply the operator's manifests again, as you installed them", "set --crr=Enabled", "set --node-kind=Real"}},
 		"Helm": {map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "batch-sidecars"}, []string{
-			"helm upgrade batch-sidecars" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.node-kind=Real"}},
+			"helm upgrade batch-sidecars" + upgrade + " --set crds.install=true", "helm upgrade batch-sidecars" + upgrade,
+			"helm upgrade batch-sidecars" + upgrade + " --set modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + " --set flags.node-kind=Real"}},
 		"Helm without a release": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, []string{
-			"helm upgrade RELEASE" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.node-kind=Real"}},
+			"helm upgrade RELEASE" + upgrade + " --set crds.install=true", "helm upgrade RELEASE" + upgrade,
+			"helm upgrade RELEASE" + upgrade + " --set modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + " --set flags.node-kind=Real"}},
 	} {
 		c := &checker{deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Labels: tc.labels}}}
-		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--node-kind=Real")}
+		got := []string{c.apply("crd", "crds.install=true"), c.reinstall(), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--node-kind=Real")}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: hints (-want +got):\n%s", name, diff)
 		}
@@ -167,24 +167,37 @@ func TestInstalledKindsAreThoseOfDefault(t *testing.T) {
 	}
 }
 
-// A release for single namespaces has no admission policies, whatever its values are.
-func TestAdmissionHintsInstallThePolicy(t *testing.T) {
-	const byChart, byKubectl = " --set admissionPolicies.", "kubectl apply --server-side -k "
+// An installation for single namespaces has no admission policies, whatever its values are.
+func TestAdmissionHints(t *testing.T) {
+	const namespaces = "--watch-namespaces=batch"
+	upgrade := func(value string) []string {
+		command := "helm upgrade RELEASE CHART -n operators --reset-then-reuse-values --set admissionPolicies." + value
+		return []string{command, command + " --force"}
+	}
+	of := func(file string) []string {
+		file = " -f https://raw.githubusercontent.com/sidecar-termination/operator/" + settings.Release + "/config/admission/" + file
+		return []string{"kubectl apply --server-side" + file, "kubectl replace" + file}
+	}
+	again := slices.Repeat([]string{"apply the operator's manifests again, as you installed them"}, 2)
 	for name, tc := range map[string]struct {
-		flags        []string
-		policy, want string
+		flag, manager, deployment, policy string
+		want                              []string
 	}{
-		"outcome":           {nil, shipped.OutcomePolicy, byChart + "outcome=Enabled"},
-		"another":           {nil, shipped.PhasePolicy, byChart + "enabled=true"},
-		"single namespaces": {[]string{"--watch-namespaces=batch", "--metrics-authentication=Disabled"}, shipped.PhasePolicy, byKubectl},
+		"kubectl":                              {"", "", settings.DeploymentName, shipped.AuthorsOfPrePull, of("mode_pre_pull.yaml")},
+		"kubectl, other names":                 {"", "", "acme-controller-manager", shipped.PhasePolicy, again},
+		"kubectl, single namespaces":           {namespaces, "", settings.DeploymentName, shipped.PhasePolicy, of("phase.yaml")},
+		"Helm, outcome":                        {"", "Helm", "acme-controller-manager", shipped.OutcomePolicy, upgrade("outcome=Enabled")},
+		"Helm, another":                        {"", "Helm", "acme-controller-manager", shipped.PhasePolicy, upgrade("enabled=true")},
+		"Helm, single namespaces, other names": {namespaces, "Helm", "acme-controller-manager", shipped.PhasePolicy, of("phase.yaml")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newChecker(t, tc.flags...)
-			c.deployment.Name, c.deployment.Labels = "operator", map[string]string{"app.kubernetes.io/managed-by": "Helm"}
-			c.reportAdmission(shipped.AdmissionPolicy{Name: tc.policy}, shipped.Status{State: shipped.Missing}, "admission")
-			if got := c.results[0].Hint; !strings.Contains(got, tc.want) {
-				t.Errorf("the hint is %q, want %q", got, tc.want)
-			}
-		})
+		c := newChecker(t, strings.Fields(tc.flag)...)
+		c.deployment.ObjectMeta = metav1.ObjectMeta{Namespace: "operators", Name: tc.deployment, Labels: map[string]string{"app.kubernetes.io/managed-by": tc.manager}}
+		policy := shipped.AdmissionPolicy{Name: tc.policy}
+		c.reportAdmission(policy, shipped.Status{State: shipped.Missing})
+		c.reportAdmission(policy, shipped.Status{State: shipped.Changed, Differences: []string{"spec"}})
+		got := []string{strings.TrimPrefix(c.results[0].Hint, "install it: "), strings.TrimPrefix(c.results[1].Hint, "if this is not intended, restore it: ")}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: hints (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -20,25 +20,36 @@ func (c *checker) release() string {
 	return cmp.Or(c.deployment.Labels["app.kubernetes.io/instance"], "RELEASE")
 }
 
-// apply returns the command that installs a directory of config: with kubectl, or by upgrading the Helm release with the values.
-func (c *checker) apply(directory string, values ...string) string {
+// apply returns the command that installs a file or directory of config: with kubectl, or by upgrading the Helm release with the values.
+func (c *checker) apply(path string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...)
 	}
-	return kubectl("apply --server-side", directory)
+	return kubectl("apply --server-side", path)
 }
 
 // restore is apply for objects that exist. It replaces them, because applying keeps the fields that somebody else has added.
-func (c *checker) restore(directory string, values ...string) string {
+func (c *checker) restore(path string, values ...string) string {
 	if c.release() != "" {
 		return c.upgrade(values...) + " --force"
 	}
-	return kubectl("replace", directory)
+	return kubectl("replace", path)
 }
 
-// kubectl returns the command for a directory of config in this version.
-func kubectl(verb, directory string) string {
-	return fmt.Sprintf("kubectl %s -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", verb, directory, settings.SourceRef())
+// reinstall returns how to install objects that a kustomization may rename, change or leave out.
+func (c *checker) reinstall() string {
+	if c.release() != "" {
+		return c.upgrade()
+	}
+	return "apply the operator's manifests again, as you installed them"
+}
+
+// kubectl returns the command for a file or directory of config in this version.
+func kubectl(verb, path string) string {
+	if strings.HasSuffix(path, ".yaml") {
+		return fmt.Sprintf("kubectl %s -f https://raw.githubusercontent.com/sidecar-termination/operator/%s/config/%s", verb, settings.SourceRef(), path)
+	}
+	return fmt.Sprintf("kubectl %s -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", verb, path, settings.SourceRef())
 }
 
 // upgrade returns the command that upgrades the Helm release with the values. It keeps the release's other values.

@@ -113,15 +113,11 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	roles := "rbac"
-	if !c.readsCluster() {
-		roles = "overlays/namespaced"
-	}
 	account, total := "ServiceAccount "+c.account(), 0
 	for _, p := range permissions {
 		total += len(p.verbs)
 	}
-	missing, err := c.failDenied(ctx, permissions, c.ofOperator, "restore the operator's roles and bindings: "+c.apply(roles), account)
+	missing, err := c.failDenied(ctx, permissions, c.ofOperator, "restore the operator's roles and bindings: "+c.reinstall(), account)
 	switch {
 	case apierrors.IsForbidden(err):
 		c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of %s", account)
@@ -174,7 +170,7 @@ func (c *checker) checkRoles(ctx context.Context) error {
 			}
 		}
 		if len(added) > 0 {
-			c.warn("if this is not intended, restore it: "+c.apply("rbac"), "ClusterRole %s has rules that this version does not ship: %s", installed.Name, firstOf(added))
+			c.warn("if this is not intended, restore it: "+c.reinstall(), "ClusterRole %s has rules that this version does not ship: %s", installed.Name, firstOf(added))
 		}
 	}
 	return nil

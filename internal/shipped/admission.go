@@ -40,6 +40,11 @@ type AdmissionPolicy struct {
 // Short is the name without what the names of all admission policies begin with.
 func (p AdmissionPolicy) Short() string { return strings.TrimPrefix(p.Name, namesPrefix) }
 
+// File is the file of config with the policy and its binding.
+func (p AdmissionPolicy) File() string {
+	return "admission/" + strings.ReplaceAll(p.Short(), "-", "_") + ".yaml"
+}
+
 // AdmissionPolicies returns the admission policies that an operator with the capabilities needs.
 func AdmissionPolicies(capabilities plan.Capabilities) ([]AdmissionPolicy, error) {
 	objects, err := config.AdmissionPolicies()

@@ -45,6 +45,9 @@ func TestAllModesNeedEveryAdmissionPolicy(t *testing.T) {
 		if kinds := got[policy.Name]; len(kinds) != 2 || kinds[1] != kinds[0]+"Binding" {
 			t.Errorf("%s: kinds %q, want a policy and its binding", policy.Name, kinds)
 		}
+		if content, err := os.ReadFile("../../config/" + policy.File()); err != nil || strings.Count(string(content), "\n  name: "+policy.Name+"\n") != 2 {
+			t.Errorf("%s: the policy and its binding are not in %s: %v", policy.Name, policy.File(), err)
+		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("admission policies (-installed +known):\n%s", diff)
