@@ -42,19 +42,24 @@ type proposal struct {
 	workloads map[string]int
 	// injected is true if a webhook adds one of the sidecars.
 	injected bool
-	// earlier is the policy of an earlier run with the sidecars of all, or nil.
+	// enforced has the names of policies of earlier runs that somebody has enforced. They stay as they are.
+	enforced map[string]bool
+	// earlier is the first other policy of earlier runs with the sidecars of all, or nil.
 	earlier *v1alpha1.PolicySpec
 }
 
 // newProposal returns an empty proposal for the namespace of the report, which has the policies of earlier runs.
 func newProposal(report explain.Report) *proposal {
-	p := &proposal{workloads: map[string]int{}}
+	p := &proposal{workloads: map[string]int{}, enforced: map[string]bool{}}
 	for number := 1; ; number++ {
-		policy := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: nameOf(number)})
+		name := nameOf(number)
+		policy := report.Policy(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: report.Namespace, Name: name})
 		switch {
 		case policy == nil:
 			return p
-		case number == 1:
+		case policy.Spec.Enforcement.Acts():
+			p.enforced[name] = true
+		case p.earlier == nil:
 			p.earlier = policy.Spec.DeepCopy()
 		default:
 			p.earlier.Sidecars = append(p.earlier.Sidecars, policy.Spec.Sidecars...)
@@ -96,11 +101,14 @@ func (r *result) policies() (string, error) {
 		if p.injected {
 			text.WriteString("# includeInjected: true instead declares whatever webhooks inject; it needs the operator's component include-injected\n")
 		}
-		number := 0
+		number, separator := 0, ""
 		for spec.Sidecars = range slices.Chunk(sidecars, maxSidecars) {
-			if number++; number > 1 {
-				text.WriteString("---\n")
+			number++
+			for p.enforced[nameOf(number)] {
+				number++
 			}
+			text.WriteString(separator)
+			separator = "---\n"
 			encoded, err := yaml.Marshal(map[string]any{
 				"apiVersion": v1alpha1.GroupVersion.String(), "kind": string(resolve.KindNamespaced),
 				"metadata": map[string]string{"namespace": namespace, "name": nameOf(number)}, "spec": spec,
