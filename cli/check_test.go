@@ -353,6 +353,13 @@ func checkPolicies(t *testing.T, c client.Client) {
 		must(t, c.Status().Update(t.Context(), policy))
 		wantCommand(t, tc.name, "check", 0, tc.want)
 	}
+	policy.Spec.IncludeInjected = true
+	must(t, c.Update(t.Context(), policy))
+	wantCommand(t, "the operator may not read Jobs", "check", 1, "failure ServiceAccount "+settings.DeploymentName+" may not get jobs.batch "+
+		"(includeInjected of policies) -> install the operator with component include-injected")
+	grant(t, c, "", "system:serviceaccount:"+settings.Namespace+":"+settings.DeploymentName,
+		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get"}})
+	checkUntil(t, "the operator may read Jobs", "failures: 0,", 0)
 	must(t, c.Delete(t.Context(), policy))
 }
 

@@ -166,7 +166,7 @@ func TestFinishMarksPod(t *testing.T) {
 	wantCommand(t, "explain", "explain pod/job-1 -n "+pod.Namespace, 0, "FinishedByUser: main containers are done")
 }
 
-// A container that a webhook has added is a sidecar for every command, as for the operator.
+// A container that a webhook has added is a sidecar for every command, as for the operator. finish needs no permission of the operator.
 func TestFinishEndsInjectedSidecar(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
@@ -186,6 +186,11 @@ func TestFinishEndsInjectedSidecar(t *testing.T) {
 			t.Errorf("explain %s takes the injected container for a main container:\n%s", arguments, out)
 		}
 	}
+	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue,
+		Reason: string(v1alpha1.ReasonJobsForbidden), LastTransitionTime: metav1.Now()}}
+	must(t, c.Status().Update(t.Context(), policy))
+	wantCommand(t, "the operator may not read Jobs", "explain pod/job-1 -n "+namespace, 1, "proxy main", "warning JobsForbidden: includeInjected has no effect",
+		"component include-injected", "problem MayHang: container proxy")
 	out, code := runCommand(t, "finish", "pod/job-1", "-n", namespace)
 	if reload(t, c, pod); code != 0 || pod.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("exit code %d, phase %s:\n%s", code, pod.Status.Phase, out)

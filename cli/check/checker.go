@@ -66,6 +66,7 @@ var checks = []check{
 	{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
 	{"Operator permissions", "Roles", (*checker).checkRoles, (*checker).hasClusterRoles},
 	{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
+	{"Policies", "InjectedContainers", (*checker).checkInjected, (*checker).isFound},
 	{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
 	{"Network", "Network", (*checker).checkNetwork, (*checker).endsByPhase},
 	{"Network", "MetricsNetwork", (*checker).checkMetricsNetwork, (*checker).servesMetrics},

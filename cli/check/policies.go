@@ -5,10 +5,13 @@ package check
 import (
 	"context"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/source"
@@ -17,7 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// checkPolicies finds policies that are not ready or degraded. It sets policies for the check that follows.
+// checkPolicies finds policies that are not ready or degraded. It sets policies for the checks that follow.
 func (c *checker) checkPolicies(ctx context.Context) error {
 	policies, err := c.listPolicies(ctx)
 	switch {
@@ -53,6 +56,35 @@ func (c *checker) checkPolicies(ctx context.Context) error {
 		c.ok("no policies found; only environment variables declare sidecars")
 	case affected == 0:
 		c.ok("%d of %d policies are ready and not degraded", total, total)
+	}
+	return nil
+}
+
+// checkInjected checks that the operator may read the Jobs whose templates policies with includeInjected need.
+func (c *checker) checkInjected(ctx context.Context) error {
+	namespaces := sets.New[string]()
+	for _, policy := range c.policies {
+		switch {
+		case !policy.Spec.IncludeInjected:
+		case c.readsCluster():
+			namespaces.Insert(corev1.NamespaceAll)
+		default:
+			namespaces.Insert(policy.Ref.Namespace)
+		}
+	}
+	hint := "install the operator with component include-injected"
+	switch {
+	case !c.readsCluster():
+		hint = "grant it by a Role in the namespace"
+	case c.release() != "":
+		hint = c.upgrade("includeInjected=true")
+	}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{batchv1.GroupName}, Resources: []string{"jobs"}, Verbs: []string{"get"}}}
+	for _, namespace := range sets.List(namespaces) {
+		_, err := c.failDenied(ctx, permissionsOf(rules, namespace, "includeInjected of policies"), c.ofOperator, hint, "ServiceAccount "+c.account())
+		if err != nil && !apierrors.IsForbidden(err) { // checkPermissions has said what the user may not do
+			return err
+		}
 	}
 	return nil
 }

@@ -57,3 +57,26 @@ func TestDeadlineOfStartedJob(t *testing.T) {
 		})
 	}
 }
+
+func TestJobsForbiddenByStatusOfPolicy(t *testing.T) {
+	const policy = "apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh}\n"
+	degraded := func(reason string) string {
+		return "\nstatus: {conditions: [{type: Degraded, status: 'True', reason: " + reason + ", message: '', lastTransitionTime: '2026-03-01T11:59:00Z'}]}"
+	}
+	for name, tc := range map[string]struct {
+		policy string
+		want   bool
+	}{
+		"Jobs forbidden":       {policy + "spec: {includeInjected: true}" + degraded("JobsForbidden"), true},
+		"stuck":                {policy + "spec: {includeInjected: true}" + degraded("Stuck"), false},
+		"not degraded":         {policy + "spec: {includeInjected: true}", false},
+		"status of older spec": {policy + "spec: {sidecars: [{name: proxy}]}" + degraded("JobsForbidden"), false},
+		"other pods":           {policy + "spec: {podSelector: {matchLabels: {team: web}}, includeInjected: true}" + degraded("JobsForbidden"), false},
+	} {
+		manifests, s := read(t, job+"---\n"+tc.policy)
+		workload, err := s.Workload(t.Context(), manifests.Objects[0])
+		if err != nil || len(manifests.Rejected) > 0 || workload.Templates[0].JobsForbidden != tc.want {
+			t.Errorf("%s: got %+v, rejected %v, %v", name, workload, manifests.Rejected, err)
+		}
+	}
+}

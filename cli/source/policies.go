@@ -43,7 +43,7 @@ func (s *Source) WithPolicies(ctx context.Context, pod explain.Pod) (explain.Pod
 	}
 	namespace := podinput.NamespaceMetadata()
 	predicts := s.Cluster.Offline && pod.Template
-	needed := predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces)
+	needed := predicts || slices.ContainsFunc(all, explain.Policy.SelectsNamespaces)
 	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)
 	// Without policies that select namespaces, their labels say only whether somebody has opted out.
 	if client.IgnoreNotFound(err) != nil && (needed || !apierrors.IsForbidden(err)) {
@@ -54,10 +54,14 @@ func (s *Source) WithPolicies(ctx context.Context, pod explain.Pod) (explain.Pod
 		pod.Injected = sidecars.Predict(pod.Pod, namespace)
 	}
 	for _, policy := range all {
-		if policy.Selects(pod.Pod, namespace.Labels) {
-			pod.Policies = append(pod.Policies, policy)
-		} else {
-			pod.NotSelecting = append(pod.NotSelecting, policy)
+		if !policy.Selects(pod.Pod, namespace.Labels) {
+			pod.NotSelecting = append(pod.NotSelecting, policy.Policy)
+			continue
+		}
+		pod.Policies = append(pod.Policies, policy.Policy)
+		degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded)
+		if policy.Spec.IncludeInjected && degraded != nil && degraded.Reason == string(v1alpha1.ReasonJobsForbidden) {
+			pod.JobsForbidden = true
 		}
 	}
 	return pod, nil
@@ -94,7 +98,7 @@ func ListPolicies(ctx context.Context, reader client.Reader, namespaces []string
 
 // policies returns the valid policies that the operator reads for pods of the namespace: namespaced ones, then those of the cluster
 // kind, each sorted by name. It adds a note if the result depends on the labels of a namespace that is not in the manifests.
-func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]explain.Policy, error) {
 	var namespaces []string
 	if s.Settings.Watches(pod.Namespace) {
 		namespaces = []string{pod.Namespace}
@@ -103,18 +107,14 @@ func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Polic
 	if err != nil {
 		return nil, err
 	}
-	var valid []resolve.Policy
+	all = slices.DeleteFunc(all, func(p explain.Policy) bool { return p.Invalid != nil })
 	for _, policy := range all {
-		if policy.Invalid != nil {
-			continue
-		}
-		valid = append(valid, policy.Policy)
 		if s.assumed.Has(pod.Namespace) && policy.MaySelect(pod) && selectsByUnknownLabel(policy.Object) {
 			s.note("namespace %s is not in the manifests: it is assumed to have the label %s only; add its manifest, because a cluster policy selects by labels",
 				pod.Namespace, corev1.LabelMetadataName)
 		}
 	}
-	return valid, nil
+	return all, nil
 }
 
 // selectsByUnknownLabel reports whether the policy, which is valid, selects namespaces by a label that the API server does not set.

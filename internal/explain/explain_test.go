@@ -214,8 +214,12 @@ func TestFindings(t *testing.T) {
 			w.Pod.Pod.Labels = map[string]string{v1alpha1.LabelIgnore: "true"}
 		}, []string{"Warning MayHang ", "Note OptedOut "}},
 		"injected containers": {func(w *fixture) { w.policy(injected); w.JobContainers = []string{"main"} }, nil},
-		"no Job template":     {func(w *fixture) { w.policy(injected) }, []string{"Warning MayHang "}},
-		"missing container":   {func(w *fixture) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
+		"injected containers, Jobs forbidden": {func(w *fixture) {
+			w.policy(injected)
+			w.JobContainers, w.JobsForbidden = []string{"main"}, true
+		}, []string{"Warning JobsForbidden ", "Warning MayHang "}},
+		"no Job template":   {func(w *fixture) { w.policy(injected) }, []string{"Warning MayHang "}},
+		"missing container": {func(w *fixture) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
 
 		"mode CRR, no Kruise":      {withoutKruise(mode(v1alpha1.ModeCRR)), []string{"Warning CRRUnavailable proxy"}},
 		"mode CRR only, no Kruise": {withoutKruise(only(v1alpha1.ModeCRR)), []string{"Problem CRRUnavailable proxy"}},

@@ -37,6 +37,9 @@ func (x *explainer) findings(report Report) {
 		x.add(SeverityProblem, x.next.Reason, "", "%s", x.next.Message).policy = x.policyOf("")
 	}
 	if !x.isFinished() {
+		if x.JobUnreadable {
+			x.add(SeverityWarning, v1alpha1.ReasonJobsForbidden, "", "includeInjected has no effect: the operator may not get Jobs")
+		}
 		x.checkDryRun()
 		if len(x.view.Mains) > 0 && (x.Template || x.decision.MainsDone.IsZero()) {
 			x.checkModes(report)

@@ -46,6 +46,9 @@ type Pod struct {
 	// attempts.
 	podinput.Input
 	Template bool
+	// JobsForbidden is true if the operator lacks permission to read the Jobs of a policy with includeInjected. A report is then made
+	// without the pod's Job, as the operator decides.
+	JobsForbidden bool
 	// NotSelecting are other policies of the pod's namespace and of the cluster kind, if the report should say why they do not select the pod.
 	NotSelecting []resolve.Policy
 	// Injected are the containers that webhooks will add to the pods of a template.
@@ -81,6 +84,9 @@ type explainer struct {
 
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
 func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Time) Report {
+	if pod.JobsForbidden {
+		pod.JobContainers, pod.JobUnreadable = nil, true
+	}
 	x := &explainer{Pod: pod, operator: operator, cluster: cluster, now: now}
 	if !x.isWatched() {
 		// Nothing that the pod declares has an effect.
