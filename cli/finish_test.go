@@ -123,6 +123,9 @@ func TestFinishJob(t *testing.T) {
 	installOutcomePolicy(t, c)
 	wantCommand(t, "no such Job", "finish job/other -n "+pod.Namespace, 2, `error: get Job: jobs.batch "other" not found`)
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
+	stray := runPodWith(t, c, job, "job-3", pod.Status.ContainerStatuses[0].State)
+	stray.OwnerReferences = nil // somebody has copied the labels of the Job's pods
+	must(t, c.Update(t.Context(), stray))
 	if out := wantCommand(t, "names", "finish job/job --dry-run=server -o name -n "+pod.Namespace, 1); out != "pod/job-1\n" {
 		t.Errorf("names of finished pods: %q", out)
 	}

@@ -65,12 +65,14 @@ func (s *Source) UnfinishedPods(ctx context.Context, namespace string) ([]corev1
 	return pods.Items, nil
 }
 
-// PodsOf returns the pods of a Job: unfinished pods first, then newer pods first.
+// PodsOf returns the pods that a Job controls: unfinished pods first, then newer pods first.
 func (s *Source) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := s.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
 		return nil, fmt.Errorf("list pods of Job: %w", err)
 	}
+	// Anybody can copy the label.
+	list.Items = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, job) })
 	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int {
 		switch finished := plan.HasTerminalPhase(&a); {
 		case finished == plan.HasTerminalPhase(&b):
