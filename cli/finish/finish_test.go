@@ -56,6 +56,13 @@ func declaredByVariable(pod *corev1.Pod) {
 	pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 }
 
+// mainsOf returns a policy with main containers, of the namespace or of the cluster.
+func mainsOf(kind resolve.PolicyKind, names ...v1alpha1.ContainerName) resolve.Policy {
+	policy := podtest.Policy("mains")
+	policy.Ref.Kind, policy.Spec.MainContainers = kind, names
+	return policy
+}
+
 func inDryRun(policy resolve.Policy) resolve.Policy {
 	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 	return policy
@@ -84,14 +91,20 @@ func TestDecide(t *testing.T) {
 		sidecars []string
 		want     decided
 	}{
-		"declared by policy":    {policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
-		"declared by variable":  {change: []func(*corev1.Pod){declaredByVariable}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
-		"variables are off":     {change: []func(*corev1.Pod){declaredByVariable}, operator: &withoutVariables, want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
-		"named by user":         {sidecars: []string{"proxy"}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
-		"named besides policy":  {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, sidecars: []string{"logs"}, want: decided{v1alpha1.ReasonTerminating, []string{"logs", "proxy"}, ""}},
-		"undeclared":            {want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
-		"declared in DryRun":    {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name those that policies with enforcement DryRun declare: --sidecars proxy"}},
-		"one of two undeclared": {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonMainContainersRunning, nil, "if one of these is a sidecar, name it with --sidecars"}},
+		"declared by policy":                        {policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"declared by variable":                      {change: []func(*corev1.Pod){declaredByVariable}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"variables are off":                         {change: []func(*corev1.Pod){declaredByVariable}, operator: &withoutVariables, want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
+		"named by user":                             {sidecars: []string{"proxy"}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"named besides policy":                      {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, sidecars: []string{"logs"}, want: decided{v1alpha1.ReasonTerminating, []string{"logs", "proxy"}, ""}},
+		"undeclared":                                {want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
+		"declared in DryRun":                        {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name those that policies with enforcement DryRun declare: --sidecars proxy"}},
+		"named main container":                      {policies: []resolve.Policy{mainsOf(resolve.KindNamespaced, "main", "proxy")}, sidecars: []string{"proxy"}, want: decided{Reason: v1alpha1.ReasonOverridden}},
+		"named main container of overridden policy": {policies: []resolve.Policy{mesh, mainsOf(resolve.KindCluster, "main", "proxy")}, sidecars: []string{"proxy"}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"named main container in DryRun":            {policies: []resolve.Policy{inDryRun(mainsOf(resolve.KindCluster, "main", "proxy"))}, sidecars: []string{"proxy"}, want: decided{Reason: v1alpha1.ReasonOverridden}},
+		"named sidecar, main container in DryRun":   {policies: []resolve.Policy{mesh, inDryRun(mainsOf(resolve.KindNamespaced, "main", "proxy"))}, sidecars: []string{"proxy"}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"both in DryRun":                            {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy")), inDryRun(mainsOf(resolve.KindCluster, "main", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
+		"named container that the pod lacks":        {sidecars: []string{"none"}, want: decided{Reason: v1alpha1.ReasonContainerNotFound}},
+		"one of two undeclared":                     {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonMainContainersRunning, nil, "if one of these is a sidecar, name it with --sidecars"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := &operator
@@ -118,16 +131,15 @@ func TestDecide(t *testing.T) {
 }
 
 func TestCheckSidecars(t *testing.T) {
-	mains := podtest.Policy("mains")
-	mains.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
-	pod := explain.Pod{Input: podinput.Input{Pod: podtest.New(), Policies: []resolve.Policy{mains}}}
+	pod := explain.Pod{Input: podinput.Input{Pod: podtest.New(), Policies: []resolve.Policy{mainsOf(resolve.KindNamespaced, "main")}}}
 	for name, want := range map[string]string{
 		"proxy": "",
 		"main":  "--sidecars names main, which SidecarTerminationPolicy/mains declares a main container",
 		"none":  "--sidecars names none, which is no regular container of the pod",
+		"prox":  "--sidecars names prox, which is no regular container of the pod; did you mean proxy?",
 	} {
 		o := &options{sidecars: []string{name}}
-		if got := o.checkSidecars(pod); got != want {
+		if _, got := o.checkSidecars(pod, pod.Resolve(resolve.Options{}).Enforced); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}

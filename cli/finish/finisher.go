@@ -69,10 +69,6 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 	if err != nil {
 		return err
 	}
-	if refusal := f.checkSidecars(input); refusal != "" {
-		r.Outcome, r.Reason, r.Message = refused, v1alpha1.ReasonContainerNotFound, refusal
-		return nil
-	}
 	decision, inDryRun := f.decide(input, f.source.Settings.Decisions)
 	if len(decision.Writes) > 0 {
 		r.describe(decision)
@@ -98,37 +94,58 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// decide returns the decision, and the sidecars that policies with enforcement DryRun declare.
+// decide returns the decision, and the sidecars to name that policies with enforcement DryRun declare.
 func (o *options) decide(pod explain.Pod, operator settings.Decisions) (decision plan.Decision, inDryRun []string) {
 	// A person may finish a pod that has opted out.
 	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = o.sidecars, true
 	resolution := pod.Resolve(operator.Resolve)
+	if reason, message := o.checkSidecars(pod, resolution.Enforced); reason != "" {
+		return plan.Decision{Reason: reason, Message: message}, nil
+	}
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
-			inDryRun = append(inDryRun, sidecar.Container)
+			if mainPolicy(pod, resolution.Enforced, sidecar.Container) == nil {
+				inDryRun = append(inDryRun, sidecar.Container)
+			}
 		}
 	}
 	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), o.mode, o.now()), inDryRun
 }
 
 // checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
-func (o *options) checkSidecars(pod explain.Pod) string {
+func (o *options) checkSidecars(pod explain.Pod, enforced resolve.View) (reason v1alpha1.Reason, message string) {
 	regular := explain.RegularContainers(pod.Pod)
 	for _, name := range o.sidecars {
 		if !slices.Contains(regular, name) {
-			reason := fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
+			message = fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
 			if meant := explain.Similar(name, regular); meant != "" {
-				reason += "; did you mean " + meant + "?"
+				message += "; did you mean " + meant + "?"
 			}
-			return reason
+			return v1alpha1.ReasonContainerNotFound, message
 		}
-		for _, policy := range pod.Policies {
-			if policy.Role(pod.Pod, name, pod.Options(resolve.Options{})) == resolve.RoleMain {
-				return fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy.Ref)
-			}
+		if policy := mainPolicy(pod, enforced, name); policy != nil {
+			return v1alpha1.ReasonOverridden, fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy)
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// mainPolicy returns the policy that declares the container a main container, or nil. If no enforced policy gives the container a role, one in
+// DryRun counts, too: what somebody has declared a main container is not ended by hand.
+func mainPolicy(pod explain.Pod, enforced resolve.View, name string) *resolve.PolicyRef {
+	if sidecar := enforced.Sidecar(name); sidecar != nil && sidecar.Policy != nil {
+		return nil
+	}
+	if policy, declared := enforced.MainPolicies[name]; declared {
+		return &policy
+	}
+	i := slices.IndexFunc(pod.Policies, func(p resolve.Policy) bool {
+		return p.Role(pod.Pod, name, resolve.Options{}) == resolve.RoleMain
+	})
+	if i < 0 {
+		return nil
+	}
+	return &pod.Policies[i].Ref
 }
 
 // hintOf says what the user can do about a decision without actions.
