@@ -139,8 +139,10 @@ GO_TEST = go test -count=1 -vet=off -timeout $(TIMEOUT)
 INTEGRATION_TEST = $(GO_TEST) -tags integration -parallel $(PARALLEL)
 
 # The race detector runs where code is concurrent. The operator runs all of it in the tests of controllers. Tests of pure code that would take
-# minutes with it have the build constraint !race, and run without it.
-RACY = ./controllers $$(grep -rlE --include=*.go '"sync|go func' internal | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+# minutes with it have the build constraint !race: their packages also run without it.
+DIRECTORIES = xargs -n 1 dirname | sort -u | sed 's|^|./|'
+RACY = ./controllers $$(grep -rlE --include=*.go '"sync|go func' internal | $(DIRECTORIES))
+NOT_RACY = $$(go list ./... | grep -vxF "$$racy") $$(grep -rl --include=*.go '^//go:build !race' internal | $(DIRECTORIES))
 
 .PHONY: test-integration
 test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real API server (LONG=1 tries every fault).
@@ -148,7 +150,7 @@ test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real
 	export KUBEBUILDER_ASSETS="$$assets"; \
 	racy=$$(go list $(RACY)); \
 	{ \
-		$(INTEGRATION_TEST) $$(go list ./... | grep -v /controllers$$); \
+		$(INTEGRATION_TEST) $(NOT_RACY); \
 		(cd hack/docs && $(INTEGRATION_TEST) ./...); \
 	} & others=$$!; \
 	CGO_ENABLED=1 $(INTEGRATION_TEST) -race $$racy || code=$$?; \

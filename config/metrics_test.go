@@ -30,8 +30,8 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-func TestMetrics(t *testing.T) {
-	program := build(t)
+func testMetrics(t *testing.T, program string) {
+	t.Helper()
 	rendered := apply(t, "default")
 	address := testenv.FreeAddress(t)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address="+address)...)

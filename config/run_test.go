@@ -48,6 +48,7 @@ func TestOperatorRunsWithGrantedPermissions(t *testing.T) {
 	} {
 		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, mode) })
 	}
+	t.Run("metrics", func(t *testing.T) { testMetrics(t, program) })
 }
 
 // terminatedBy reports whether the operator and the admission policy have written what the mode needs.
