@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +47,7 @@ func named(t *testing.T, all []role, name string) role {
 	return all[i]
 }
 
-// The golden files show every permission. These must not get there.
+// The golden file shows every permission. These must not get there.
 func TestRolesGrantNoSensitiveAccess(t *testing.T) {
 	sensitive := []string{
 		"*", "escalate", "bind", "impersonate", rbacv1.GroupName, "secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy",
@@ -92,25 +91,51 @@ func TestBindingsReferenceInstalledRoles(t *testing.T) {
 	}
 }
 
-// The golden files make changes of permissions visible in reviews. Update them with go test ./config -update.
-func TestPermissionsMatchGoldenFiles(t *testing.T) {
-	for _, installation := range installations() {
-		golden := filepath.Join("testdata", "rights", strings.ReplaceAll(installation, "/", "_")+".txt")
-		rendered := render(t, installation)
-		got := "In the whole cluster:\n" + rights(boundTo(t, rendered, "ClusterRole")) +
-			"\nIn its own namespace:\n" + rights(boundTo(t, rendered, "Role"))
-		for _, r := range forUsers(t, rendered) {
-			got += "\nFor users who are bound to " + r.name + ":\n" + rights(r.rules)
-		}
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
+// The golden file makes changes of permissions visible in reviews. Update it with go test ./config -update.
+func TestPermissionsMatchGoldenFile(t *testing.T) {
+	const golden = "testdata/rights.txt"
+	standard := permissions(t, "default")
+	got := "default\n" + strings.Join(standard, "")
+	for _, installation := range installations()[1:] {
+		got += "\n" + installation + ", compared with default\n"
+		other := permissions(t, installation)
+		for _, line := range standard {
+			if !slices.Contains(other, line) {
+				got += "-" + line
 			}
 		}
-		if got != string(readConfig(t, golden)) {
-			t.Errorf("%s: the permissions differ from %s:\n%s", installation, golden, got)
+		for _, line := range other {
+			if !slices.Contains(standard, line) {
+				got += "+" + line
+			}
 		}
 	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(readConfig(t, golden)), got); diff != "" {
+		t.Errorf("permissions (-%s +rendered):\n%s", golden, diff)
+	}
+}
+
+// permissions returns the lines of rights, each with who has the right.
+func permissions(t *testing.T, installation string) []string {
+	t.Helper()
+	rendered := render(t, installation)
+	var lines []string
+	add := func(who string, rules []rbacv1.PolicyRule) {
+		for line := range strings.Lines(rights(rules)) {
+			lines = append(lines, "  "+who+strings.TrimPrefix(line, " "))
+		}
+	}
+	add("operator, whole cluster:", boundTo(t, rendered, "ClusterRole"))
+	add("operator, own namespace:", boundTo(t, rendered, "Role"))
+	for _, r := range forUsers(t, rendered) {
+		add("users bound to "+strings.TrimPrefix(r.name, "sidecar-termination-")+":", r.rules)
+	}
+	return lines
 }
 
 func TestDisabledModesHaveNoPermissions(t *testing.T) {
