@@ -67,7 +67,7 @@ const (
 	Unknown
 )
 
-// Read returns the documents of the repository without translations. It runs the parser of hack/docs.
+// Read returns the documents of the repository. It runs the parser of hack/docs.
 func Read(root string) ([]Document, error) {
 	command := exec.Command("go", "run", ".")
 	command.Dir = filepath.Join(root, "hack", "docs")
