@@ -21,6 +21,5 @@ probe="$root/sidecar-termination-probe-$$"
 mkdir "$probe" 2>/dev/null || cannot "control groups cannot be created below $root"
 rmdir "$probe"
 
-# What the cluster needs from the distribution is installed by make cluster-up where it is missing.
-command -v containerd >/dev/null || command -v apt-get >/dev/null ||
-	cannot "containerd is not installed, and there is no apt-get to install it with"
+# make cluster-up installs the packages that it needs.
+command -v apt-get >/dev/null || cannot "the cluster needs packages of Debian or Ubuntu, and there is no apt-get"
