@@ -18,9 +18,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
 
+	"github.com/sidecar-termination/operator/hack/kustomize"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -99,16 +98,14 @@ func chartFiles(config string) (map[string]string, error) {
 	return files, err
 }
 
-// render returns what `kustomize build` makes of a directory. kustomize keeps schemas in global variables, so two calls must not
-// run in parallel.
+// render returns what `kustomize build` makes of a directory.
 func render(directory string) ([]byte, error) {
-	openapi.ResetOpenAPI()
 	options := krusty.MakeDefaultOptions()
 	// Use the order of the kustomization, or the default of `kustomize build`.
 	options.Reorder = krusty.ReorderOptionUnspecified
-	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
+	built, err := kustomize.Build(directory, options)
 	if err != nil {
-		return nil, fmt.Errorf("render %s: %w", directory, err)
+		return nil, err
 	}
 	content, err := built.AsYaml()
 	if err != nil {
