@@ -19,7 +19,7 @@ import (
 func TestOperatorRestarts(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	const exitsZeroSlowly = `trap 'sleep 15; exit 0' TERM; sleep 3600 & wait`
+	const exitsZeroSlowly = `trap 'sleep 10; exit 0' TERM; sleep 3600 & wait`
 	cases := []struct {
 		mode           v1alpha1.Mode
 		exitCodePolicy v1alpha1.ExitCodePolicy
@@ -40,7 +40,7 @@ func TestOperatorRestarts(t *testing.T) {
 			job := harness.Job(fmt.Sprintf("%s-%d", name, i), corev1.RestartPolicyNever, harness.Sidecar(c.script), harness.Main(2))
 			job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
 			// Longer than the operator takes to restart.
-			job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+			job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](15)
 			if name == "runs" {
 				gate.Hold(&job.Spec.Template)
 			}
