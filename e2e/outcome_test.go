@@ -74,9 +74,7 @@ func TestOperatorDown(t *testing.T) {
 	waitForMarks(test, v1alpha1.AnnotationMainContainers, append(completes, "main-has-exit")...)
 	test.StandInForOperator()
 	gate.Open()
-	for _, job := range completes {
-		test.RequireCompleted(job)
-	}
+	requireAllCompleted(test, completes)
 	test.WaitForFailed("main-has-exit")
 }
 
@@ -167,104 +165,88 @@ func evaluations(test *harness.Test) int {
 	return int(count)
 }
 
-// While the admission policy is away, or broken, the operator decides the outcome of pods that run, of all modes. A pod that ends while the
-// operator is away as well is the control: it fails.
+// While the admission policy is away, or broken, the operator decides the outcome of pods that run, of all modes. The control is a pod that ends
+// while the operator is away as well: it fails, and the next operator reports that, and that policies have no admission policy to rely on.
 func TestOutcomePolicyAway(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	needsOutcomePolicy(test)
 	test.RestoreWith("reinstall")
-	probe := harness.Pod("probe", map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0)))
-	probe.Spec.NodeSelector = map[string]string{"e2e.sidecartermination.dev/no-node": "has-this-label"}
-	test.Create(probe)
 	policies := []*v1alpha1.SidecarTerminationPolicy{columnPolicy(v1alpha1.ModeCRR), columnPolicy(v1alpha1.ModeImage), columnPolicy(v1alpha1.ModePodPhase)}
 	test.Create(policies[0], policies[1], policies[2])
 	// start runs a Job of each mode with a sidecar that fails at SIGTERM, and one with a sidecar that fails first.
-	start := func(name string) (jobs []string, gate *harness.Gate) {
+	start := func(name string) (ends, fails []string, gate *harness.Gate) {
 		gate = test.Gate()
 		for _, policy := range policies {
-			for kind, script := range map[string]string{"ends": harness.ExitsSevenOnTerm, "fails": "exit 7"} {
-				job := harness.Job(strings.ToLower(string(policy.Spec.Mode))+"-"+kind+"-"+name, corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(0))
+			prefix := strings.ToLower(string(policy.Spec.Mode))
+			for kind, script := range map[string]string{"-ends-": harness.ExitsSevenOnTerm, "-fails-": "exit 7"} {
+				job := harness.Job(prefix+kind+name, corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(0))
 				job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
-				jobs = append(jobs, job.Name)
 				gate.Hold(&job.Spec.Template)
 				test.Create(job)
 			}
+			ends, fails = append(ends, prefix+"-ends-"+name), append(fails, prefix+"-fails-"+name)
 		}
-		waitForMarks(test, v1alpha1.LabelOutcome, jobs...)
-		return jobs, gate
+		waitForMarks(test, v1alpha1.LabelOutcome, slices.Concat(ends, fails)...)
+		return ends, fails, gate
 	}
-	finish := func(jobs []string, gate *harness.Gate) {
+	probe := harness.Pod("probe", map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0)))
+	probe.Spec.NodeSelector = map[string]string{"e2e.sidecartermination.dev/no-node": "has-this-label"}
+	test.Create(probe)
+	var before []string
+	for _, round := range []struct {
+		name   string
+		change func()
+		active bool
+	}{
+		{"removed", func() { removeOutcomePolicy(test) }, false},
+		{"restored", func() { test.LocalCluster("reinstall") }, true},
+		{"broken", func() {
+			kubectl(test, "patch", "mutatingadmissionpolicy", outcomePolicy, "--type=json",
+				`--patch=[{"op": "replace", "path": "/spec/variables/0/expression", "value": "string(1 / (oldObject.spec.containers.size() - oldObject.spec.containers.size()))"}]`)
+		}, false},
+	} {
+		// Older API servers have only the control.
+		if !test.ServesOutcomePolicy() {
+			break
+		}
+		// The pods of a round start while those of the round before end.
+		ends, fails, gate := start(round.name)
+		requireAllCompleted(test, before)
+		round.change()
+		waitForPolicy(test, probe, round.active)
 		gate.Open()
-		for _, job := range jobs {
-			test.RequireCompleted(job)
-		}
+		before = slices.Concat(ends, fails)
 	}
 
-	jobs, gate := start("removed")
-	removeOutcomePolicy(test)
-	waitForPolicy(test, probe, false)
-	finish(jobs, gate)
-
-	jobs, gate = start("restored")
-	test.LocalCluster("reinstall")
-	waitForPolicy(test, probe, true)
-	finish(jobs, gate)
-
-	jobs, gate = start("broken")
-	kubectl(test, "patch", "mutatingadmissionpolicy", outcomePolicy, "--type=json",
-		`--patch=[{"op": "replace", "path": "/spec/variables/0/expression", "value": "string(1 / (oldObject.spec.containers.size() - oldObject.spec.containers.size()))"}]`)
-	waitForPolicy(test, probe, false)
-	finish(jobs, gate)
-
-	jobs, gate = start("control")
-	test.StandInForOperator()
-	gate.Open()
-	for _, job := range jobs {
-		if strings.Contains(job, "-fails-") {
-			test.WaitForFailed(job)
-		}
-	}
-}
-
-// Where the operator decides outcomes, the next one reports a pod that failed while none ran.
-func TestFailureWhileOperatorIsAway(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	test.RestoreWith("reinstall")
-	policy := with(v1alpha1.ModeImage)
-	test.Create(policy)
-	removeOutcomePolicy(test)
-	job := harness.Job("fails-first", corev1.RestartPolicyNever, harness.Sidecar("exit 7"), harness.Main(0))
-	job.Spec.Template.Labels, job.Spec.BackoffLimit = policy.Spec.PodSelector.MatchLabels, ptr.To[int32](0)
-	gate := test.Gate(&job.Spec.Template)
-	test.Create(job)
-	waitForMarks(test, v1alpha1.LabelOutcome, job.Name)
-	test.StandInForOperator()
-	gate.Open()
-	test.WaitForFailed(job.Name)
-	test.LocalCluster("reinstall")
-	test.WaitForEvent(test.RecordOf(job.Name).Pod, v1alpha1.ReasonDecidedTooLate)
-}
-
-// Without both admission policies, an outcome may be taken back. Policies say so.
-func TestOutcomeNotDecided(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	test.RestoreWith("reinstall")
-	policy := with(v1alpha1.ModeAuto)
-	test.Create(policy)
+	_, fails, gate := start("control")
+	requireAllCompleted(test, before)
 	removeOutcomePolicy(test)
 	kubectl(test, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", phasePolicy)
-	// The operator reads its admission policies at its start, and about once a minute.
-	test.DeleteOperatorPod()
-	test.WaitForOperator()
+	test.StandInForOperator()
+	gate.Open()
+	for _, job := range fails {
+		test.WaitForFailed(job)
+	}
+	policy := named(with(v1alpha1.ModeAuto), "no-pods")
+	test.Create(policy)
+	test.MergePatch(harness.OperatorDeployment(), `{"spec":{"replicas":1}}`)
+	for _, job := range fails {
+		test.WaitForEvent(test.RecordOf(job).Pod, v1alpha1.ReasonDecidedTooLate)
+	}
 	test.EventuallyStatus(policy, "the policy to report that outcomes may be taken back", func(status v1alpha1.PolicyStatus) error {
 		if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); degraded.Reason != string(v1alpha1.ReasonOutcomeNotDecided) {
 			return fmt.Errorf("degraded is %+v", degraded)
 		}
 		return nil
 	})
+}
+
+// requireAllCompleted does what RequireCompleted does with each of the Jobs.
+func requireAllCompleted(test *harness.Test, jobs []string) {
+	test.Helper()
+	for _, job := range jobs {
+		test.RequireCompleted(job)
+	}
 }
 
 // removeOutcomePolicy deletes the admission policy that decides outcomes, if the API server has its kind.
