@@ -158,7 +158,7 @@ func TestVirtualNodeIsReplaced(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.Create(harness.Policy(v1alpha1.ModeAuto),
-		onNode(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(15)), virtualNode))
+		onNode(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(10)), virtualNode))
 	test.WaitForRunning("job")
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}}
 	test.Get(old)

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -132,8 +133,8 @@ func allowFindings(script string) string {
 	return exitsWithOne.ReplaceAllString(script, `{ code=0; $1 || code=$${?}; test $${code} = 1; }`)
 }
 
-// removeAtEnd deletes the namespaces that commands create and the testdata that they apply when the test ends. It fails the test if
-// one of them already exists.
+// removeAtEnd deletes the namespaces that commands create and the testdata that they apply when the test ends. First it waits until those of
+// an earlier test are gone.
 func removeAtEnd(test *harness.Test, place *docs.Place, commands [][]string) {
 	test.Helper()
 	for _, call := range commands {
@@ -146,16 +147,16 @@ func removeAtEnd(test *harness.Test, place *docs.Place, commands [][]string) {
 		default:
 			continue
 		}
-		there, err := place.Run(test.Context(), "kubectl get --ignore-not-found -o name "+created)
-		if err != nil {
-			test.Fatalf("%v\n%s", err, there)
-		}
-		if there != "" {
-			test.Fatalf("%s already exists, but the document creates it: delete it with `kubectl delete %s` if it is not needed",
-				strings.Join(strings.Fields(there), ", "), created)
-		}
+		what := fmt.Sprintf("what the document creates to be gone (delete it with `kubectl delete %s` if it is not needed)", created)
+		test.Eventually(what, blockTimeout, func(ctx context.Context) error {
+			there, err := place.Run(ctx, "kubectl get --ignore-not-found -o name "+created)
+			if there != "" {
+				return errors.Join(err, errors.New(there))
+			}
+			return err
+		})
 		test.Cleanup(func() {
-			if output, err := place.Run(context.Background(), "kubectl delete --ignore-not-found "+created); err != nil {
+			if output, err := place.Run(context.Background(), "kubectl delete --ignore-not-found --wait=false "+created); err != nil {
 				test.Errorf("%v\n%s", err, output)
 			}
 		})

@@ -40,7 +40,7 @@ func newNodeController(client kubernetes.Interface, object *corev1.Node) (*node.
 	nodes := client.CoreV1().Nodes()
 	return node.NewNodeController(node.NewNaiveNodeProvider(), object, nodes,
 		// A deleted node is registered again when its status is written next.
-		node.WithNodePingInterval(5*time.Second),
+		node.WithNodePingInterval(2*time.Second),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, err error) error {
 			if !apierrors.IsNotFound(err) {
 				return err
