@@ -139,7 +139,7 @@ func TestContainerRestartPolicy(t *testing.T) {
 
 			record := test.RequireFinished("pod")
 			phase, restarts := corev1.PodFailed, int32(0)
-			if c.restarted == test.KubeletIsAtLeast(restartsContainersByOwnPolicy) {
+			if c.restarted == harness.KubeletIsAtLeast(t, restartsContainersByOwnPolicy) {
 				phase, restarts = corev1.PodSucceeded, 1
 			}
 			if got := record.Container(harness.MainName).RestartCount; record.Pod.Status.Phase != phase || got != restarts {

@@ -106,7 +106,7 @@ func TestOutcomeMatrix(t *testing.T) {
 		for i, c := range all {
 			t.Run(c.String(), func(t *testing.T) {
 				t.Parallel()
-				if c.needsOwnRestartPolicy() && !harness.Within(t, run.Test).KubeletIsAtLeast(restartsContainersByOwnPolicy) {
+				if c.needsOwnRestartPolicy() && !harness.KubeletIsAtLeast(t, restartsContainersByOwnPolicy) {
 					t.Skip("Needs a kubelet of Kubernetes " + restartsContainersByOwnPolicy + " or later, which acts on container restartPolicy")
 				}
 				run.require(t, c, fmt.Sprintf("cell-%03d", i))

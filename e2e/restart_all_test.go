@@ -21,7 +21,7 @@ const restartsAllContainers = "1.36"
 // in-place restart. Sidecars end after the last run of the main container.
 func TestRestartOfAllContainers(t *testing.T) {
 	harness.Shared(t)
-	if !harness.New(t).KubeletIsAtLeast(restartsAllContainers) {
+	if !harness.KubeletIsAtLeast(t, restartsAllContainers) {
 		t.Skip("kubelets before 1.36 do not restart all containers of a pod")
 	}
 	var all []behaviour

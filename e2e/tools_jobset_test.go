@@ -133,7 +133,7 @@ spec:
 func TestToolsJobSetRestartsInPlace(t *testing.T) {
 	harness.Shared(t)
 	test := newPresetTool(t, "jobset", "jobset")
-	if !test.KubeletIsAtLeast(restartsAllContainers) {
+	if !harness.KubeletIsAtLeast(t, restartsAllContainers) {
 		t.Skip("kubelets before 1.36 do not restart all containers of a pod")
 	}
 	permitPods(test,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,9 +67,13 @@ func (t *Test) ServesOutcomePolicy() bool {
 }
 
 // KubeletIsAtLeast reports whether the kubelet of each real node has at least this version, such as 1.35.
-func (t *Test) KubeletIsAtLeast(oldest string) bool {
+func KubeletIsAtLeast(t *testing.T, oldest string) bool {
 	t.Helper()
-	nodes, err := t.RealNodes(t.Context())
+	cluster, err := Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := cluster.RealNodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
