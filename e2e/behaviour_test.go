@@ -192,14 +192,14 @@ func nodeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 func jobBehaviours() []behaviour {
 	var all []behaviour
 	for _, mode := range modes {
-		fails := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm)
+		fails := jobOf(corev1.RestartPolicyNever, harness.ExitsSevenOnTerm)
 		fails.Spec.Template.Spec.Containers[1] = harness.Container(harness.MainName, "sleep 2; exit 1")
 		fails.Spec.BackoffLimit, fails.Spec.PodReplacementPolicy = ptr.To[int32](1), ptr.To(batchv1.Failed)
 		all = append(all, behaviour{"podReplacementPolicy Failed, " + string(mode), with(mode), fails, failedTwice})
 		if mode == v1alpha1.ModeImage {
 			// It costs a restart, which counts towards the Job's backoffLimit.
 			all = append(all, behaviour{
-				"backoffLimit is at risk", with(mode), jobOf(corev1.RestartPolicyOnFailure, harness.ExitsZeroOnTerm),
+				"backoffLimit is at risk", with(mode), jobOf(corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm),
 				both(endedByImage, event(corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk)),
 			})
 			continue

@@ -67,15 +67,17 @@ func cells() []cell {
 	return all
 }
 
-// isBasic reports whether each test run includes the cell.
+// isBasic reports whether each test run includes the cell. Where TestBehaviours requires more of the same Job, it does not.
 func (c cell) isBasic() bool {
 	switch {
 	case c.column == columnNative, c.column == v1alpha1.ModeAuto && c.sidecar != exitsSeven:
 		return false
-	case c.main == mainSucceeds && c.restartPolicy == corev1.RestartPolicyNever:
-		return true
+	case c.restartPolicy == corev1.RestartPolicyNever:
+		return c.main == mainSucceeds && c.sidecar != exitsZero
+	case c.main == mainSucceeds:
+		return c.sidecar == crashLoops
 	default:
-		return c.sidecar == exitsSeven || c.main == mainSucceeds && c.sidecar == crashLoops
+		return c.sidecar == exitsSeven
 	}
 }
 
