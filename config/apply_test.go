@@ -63,13 +63,26 @@ func kinds(tb testing.TB) *runtime.Scheme {
 // foreign are API groups without CRDs on the server: of the Prometheus operator and of an example.
 var foreign = []string{"monitoring.coreos.com", "example.com"}
 
-// apply does what kubectl apply --server-side -k does, in the rendered order. When the test ends, it deletes Deployments, which
-// overlays cannot change into each other, and bindings, which would have effect on other overlays.
+// deletedAtEnd are the kinds of objects that apply deletes when the test ends: Deployments, which overlays cannot change into each other, and
+// bindings, which would have effect on other overlays.
+var deletedAtEnd = []string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}
+
+// apply does what kubectl apply --server-side -k does, in the rendered order.
 func apply(tb testing.TB, directory string) resources {
+	tb.Helper()
+	return applyChanged(tb, directory, nil)
+}
+
+// applied are the objects that applyChanged has applied, by kind, namespace and name.
+type applied map[string]map[string]any
+
+// applyChanged is apply without the objects that are as it applied them last. Another manager must be able to apply the same.
+func applyChanged(tb testing.TB, directory string, last applied) resources {
 	tb.Helper()
 	c, warnings := newClient(tb)
 	rendered := render(tb, directory)
 	for _, object := range rendered {
+		kind := object.GetKind()
 		if slices.Contains(foreign, object.GroupVersionKind().Group) {
 			continue
 		}
@@ -79,24 +92,32 @@ func apply(tb testing.TB, directory string) resources {
 			object.SetNamespace("default")
 		}
 		ensureNamespace(tb, c, object.GetNamespace())
-		applied := object.DeepCopy()
-		if err := c.Apply(tb.Context(), client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
-			tb.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
+		if slices.Contains(deletedAtEnd, kind) {
+			tb.Cleanup(func() {
+				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				if client.IgnoreNotFound(err) != nil {
+					tb.Errorf("remove the %s: %v", kind, err)
+				}
+			})
+		} else if id := kind + " " + client.ObjectKeyFromObject(&object).String(); last != nil {
+			if cmp.Equal(last[id], object.Object) {
+				continue
+			}
+			last[id] = object.Object
+		}
+		written := object.DeepCopy()
+		if err := c.Apply(tb.Context(), client.ApplyConfigurationFromUnstructured(written), client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
+			tb.Errorf("%s: apply %s %s: %v", directory, kind, object.GetName(), err)
+		}
+		if last == nil {
+			continue
 		}
 		// A list that the server owns as one value conflicts where it has added defaults to its items.
 		again := object.DeepCopy()
 		if err := c.Apply(tb.Context(), client.ApplyConfigurationFromUnstructured(again), client.FieldOwner("gitops"), client.DryRunAll); err != nil {
-			tb.Errorf("%s: another manager applies %s %s: %v", directory, object.GetKind(), object.GetName(), err)
-		} else if diff := cmp.Diff(withoutManagers(applied), withoutManagers(again)); diff != "" {
-			tb.Errorf("%s: another manager changes %s %s (-before +after):\n%s", directory, object.GetKind(), object.GetName(), diff)
-		}
-		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
-			tb.Cleanup(func() {
-				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
-				if client.IgnoreNotFound(err) != nil {
-					tb.Errorf("remove the %s: %v", object.GetKind(), err)
-				}
-			})
+			tb.Errorf("%s: another manager applies %s %s: %v", directory, kind, object.GetName(), err)
+		} else if diff := cmp.Diff(withoutManagers(written), withoutManagers(again)); diff != "" {
+			tb.Errorf("%s: another manager changes %s %s (-before +after):\n%s", directory, kind, object.GetName(), diff)
 		}
 	}
 	if warnings.Len() > 0 {
@@ -128,13 +149,14 @@ func ensureNamespace(tb testing.TB, c client.Client, name string) {
 // The API server decides which objects have a namespace, and the namespace's pod security level decides whether the operator's pod runs.
 func TestServerAcceptsKustomizations(t *testing.T) {
 	c, _ := newClient(t)
+	last := applied{}
 	for _, directory := range directories(t, types.KustomizationKind) {
 		// These need the namespace of default.
 		if directory == "manager" || directory == "rbac" {
 			continue
 		}
 		t.Run(directory, func(t *testing.T) {
-			rendered := apply(t, directory)
+			rendered := applyChanged(t, directory, last)
 			if !slices.Contains(installations(), directory) {
 				return
 			}
@@ -164,7 +186,7 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 		for _, base := range bases {
 			t.Run(directory+" on "+base, func(t *testing.T) {
 				kustomization := "resources: [" + base + "]\ncomponents: [CONFIG/" + directory + "]\n"
-				apply(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization}))
+				applyChanged(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization}), last)
 			})
 		}
 	}
