@@ -2,8 +2,7 @@
 
 // Package cluster runs a real Kubernetes cluster on a bare machine: plain processes on the loopback interface, whose files are all
 // below one directory. It changes the machine outside that directory in few places, and Down restores them all: an address on the
-// loopback interface for each node, a bridge, control groups, and a symbolic link at which OpenKruise's daemon looks for the
-// container runtime.
+// loopback interface for each node, control groups, and a symbolic link at which OpenKruise's daemon looks for the container runtime.
 package cluster
 
 import (

@@ -32,8 +32,6 @@ const (
 	serviceRange = "10.96.0.0/16"
 	// serviceAddress is the first address of the service range. It belongs to the service kubernetes.
 	serviceAddress = "10.96.0.1"
-	// bridge is the network interface that connects the pods.
-	bridge = "sidecar-br0"
 	// cgroupRoot is the control group of all processes of the cluster. Nothing else on the machine uses it.
 	cgroupRoot = "/sidecar-termination-cluster"
 	// cgroupSystem is the control group of the components, and of the shims that containerd starts.

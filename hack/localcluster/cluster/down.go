@@ -39,7 +39,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 		func() error { return killAll(ctx) },
 		func() error { return removeCgroups(ctx) },
 		unmountControllers,
-		func() error { return removeNetwork(ctx) },
+		func() error { return removeAddresses(ctx) },
 		c.removeShimSockets,
 		func() error { return unmountBelow(c.Root()) },
 		c.unlinkSocket,
@@ -142,8 +142,8 @@ func (c *Cluster) unlinkSocket() error {
 	return nil
 }
 
-// removeTraces removes what the kubelet and the network plugins noted about the cluster's containers outside the cluster directory, at
-// paths that cannot be configured: links to logs, and results that name a network namespace, which is a file below that directory.
+// removeTraces removes what the kubelet and containerd noted about the cluster's containers outside the cluster directory, at paths that cannot
+// be configured: links to logs, and results of network plugins, which name a network namespace, a file below that directory.
 func (c *Cluster) removeTraces() error {
 	for _, pattern := range []string{"/var/log/containers/*", "/var/lib/cni/results/*"} {
 		// Only a malformed pattern is an error.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -23,21 +22,9 @@ func addAddresses(ctx context.Context) error {
 	return nil
 }
 
-// removeNetwork removes the addresses that addAddresses added, the bridge and all that is attached to it.
-func removeNetwork(ctx context.Context) error {
-	if err := ip(ctx, "address", "flush", "dev", "lo", "label", addressLabel); err != nil {
-		return err
-	}
-	// Only a malformed pattern is an error.
-	ports, _ := filepath.Glob(filepath.Join("/sys/class/net", bridge, "brif", "*"))
-	for _, port := range append(ports, bridge) {
-		name := filepath.Base(port)
-		// An interface may vanish by itself meanwhile.
-		if err := ip(ctx, "link", "delete", name); err != nil && exists(filepath.Join("/sys/class/net", name)) {
-			return err
-		}
-	}
-	return nil
+// removeAddresses removes the addresses that addAddresses added.
+func removeAddresses(ctx context.Context) error {
+	return ip(ctx, "address", "flush", "dev", "lo", "label", addressLabel)
 }
 
 func ip(ctx context.Context, arguments ...string) error {

@@ -5,6 +5,7 @@ package cluster
 import (
 	_ "embed"
 	"encoding/json"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,8 +17,6 @@ import (
 var (
 	//go:embed containerd.toml
 	containerdTemplate string
-	//go:embed bridge.conflist
-	bridgeTemplate string
 	//go:embed kubelet.yaml
 	kubeletTemplate string
 )
@@ -31,7 +30,7 @@ func (c *Cluster) containerdSocket(node Node) string {
 }
 
 func (c *Cluster) containerd(node Node) Component {
-	configuration, network := c.Node(node.Name, "config", "containerd.toml"), c.Node(node.Name, "cni")
+	configuration := c.Node(node.Name, "config", "containerd.toml")
 	path := func(name string) string { return c.Node(node.Name, "containerd", name) }
 	return Component{
 		Name:      containerdName + node.Suffix,
@@ -44,11 +43,10 @@ func (c *Cluster) containerd(node Node) Component {
 				"{state}", path("state"),
 				"{socket}", c.containerdSocket(node),
 				"{optional}", path("optional"),
-				"{network}", network,
+				"{network}", filepath.Join(c.Repository, "hack", "localcluster", "cluster", "network"),
 				"{runc}", path("runc"),
 				"{pause}", images.PauseReference,
 			).Replace(containerdTemplate),
-			network + "/10-bridge.conflist": strings.NewReplacer("{bridge}", bridge, "{addresses}", c.Path("addresses")).Replace(bridgeTemplate),
 		},
 	}
 }

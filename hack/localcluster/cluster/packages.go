@@ -19,9 +19,8 @@ const busyboxProgram = "/bin/busybox"
 
 // requirements maps the packages that the cluster needs to a file of each.
 var requirements = map[string]string{
-	"containerd":                  "/usr/bin/containerd",
-	"crun":                        "/usr/bin/crun",
-	"containernetworking-plugins": "/usr/lib/cni/bridge",
+	"containerd": "/usr/bin/containerd",
+	"crun":       "/usr/bin/crun",
 	// The package busybox has the same program, but linked dynamically.
 	"busybox-static": "/var/lib/dpkg/info/busybox-static.list",
 	"iproute2":       "/usr/sbin/ip",
