@@ -182,6 +182,12 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 			return
 		}
 	}
+	x.adviseNewEntry(f)
+}
+
+// adviseNewEntry says in which policy to add the container, and how to finish the pod meanwhile. A container that is no known sidecar may be at
+// work: no command ends it before the reader has named it.
+func (x *explainer) adviseNewEntry(f *Finding) {
 	i := slices.IndexFunc(x.Policies, func(p resolve.Policy) bool {
 		return p.Ref.Kind == resolve.KindNamespaced && len(p.Spec.Sidecars) > 0 && p.Spec.Enforcement.Acts() && x.whyNotAdd(p, fieldSidecars, f.Container) == ""
 	})
@@ -197,7 +203,7 @@ func (x *explainer) adviseDeclaration(f *Finding) {
 			x.command(f, "kubectl %s", kubectlTarget("edit", ref))
 		}
 	}
-	if !known { // it may be at work, so no command ends it before the reader has named it
+	if !known {
 		f.Hint, sidecar = "only if it is a sidecar, "+f.Hint, "SIDECAR"
 	}
 	options := x.operator.Resolve
