@@ -19,8 +19,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podStates is what the operator remembers about pods between reconciles. PodReconciler owns it; PolicyReconciler reads denied writes
-// from it. It passes each transition on to the reporter once.
+// podStates is what the operator remembers about pods between reconciles. PodReconciler owns it; PolicyReconciler decides by what
+// recall returns. It passes each transition on to the reporter once.
 //
 // Decisions depend on four parts: since when sidecars drain, when the pod was marked, which writes were denied, and since when
 // a pod ends by its phase. A restarted operator lacks them. It then takes the node's clock for a drain, repeats a mark that somebody

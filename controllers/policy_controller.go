@@ -36,7 +36,7 @@ type PolicyReconciler struct {
 	prePulls *prePulls
 	reporter *reporter
 	states   *policyStates
-	// podStates provides the denied writes of pods.
+	// podStates has what the operator remembers about pods, which decisions depend on.
 	podStates *podStates
 	// unguarded is rollup.Policy.Unguarded, as far as is known.
 	unguarded atomic.Bool
