@@ -255,19 +255,27 @@ func (f *faultJobs) requireAsAlone() {
 	})
 }
 
-// exitCodeLost reports whether a sidecar of the Job whose exit code counts has lost it: containerd reports 255 for a container that ended while
-// it was away (internal/cri/server/restart.go).
-func exitCodeLost(seen harness.Seen, job faultJob) bool {
-	return job.policy.exitCodePolicy == v1alpha1.ExitCodePolicyRespect &&
-		slices.ContainsFunc(seen.Pods(job.name), func(record *harness.PodRecord) bool {
-			sidecar := record.Container(harness.SidecarName)
-			return sidecar != nil && sidecar.State.Terminated != nil && sidecar.State.Terminated.ExitCode == 255
-		})
+// hasNoFixedResult reports whether a pod of the Job may have failed although its main container has succeeded: its sidecar's exit code counts and
+// is lost, because containerd reports 255 for a container that ended while it was away (internal/cri/server/restart.go), or the operator has said
+// that it decided too late, as it may where no admission policy decides (docs/support.md).
+func (f *faultJobs) hasNoFixedResult(seen harness.Seen, job faultJob) bool {
+	f.Helper()
+	tooLate := func(event corev1.Event) bool { return event.Reason == string(v1alpha1.ReasonDecidedTooLate) }
+	return slices.ContainsFunc(seen.Pods(job.name), func(record *harness.PodRecord) bool {
+		sidecar := record.Container(harness.SidecarName)
+		switch {
+		case record.Pod.Status.Phase != corev1.PodFailed, sidecar == nil, sidecar.State.Terminated == nil:
+			return false
+		case job.policy.exitCodePolicy == v1alpha1.ExitCodePolicyRespect:
+			return sidecar.State.Terminated.ExitCode == 255
+		}
+		return !f.ServesOutcomePolicy() && slices.ContainsFunc(f.EventsOn(record.Pod), tooLate)
+	})
 }
 
 func (f *faultJobs) requireResult(seen harness.Seen, job faultJob) {
 	f.Helper()
-	if exitCodeLost(seen, job) {
+	if f.hasNoFixedResult(seen, job) {
 		f.Logf("Job %s has no fixed result: %s", job.name, seen.Describe(job.name))
 		return
 	}
