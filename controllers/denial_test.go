@@ -16,9 +16,10 @@ import (
 
 // denied returns the denied writes of the pod.
 func (st *statesTest) denied(pod *corev1.Pod) map[v1alpha1.Mode]string {
-	snapshot := plan.Snapshot{Pod: pod}
-	st.recall(&snapshot)
-	return snapshot.Denied
+	if state := st.known(pod); state != nil {
+		return state.denied
+	}
+	return nil
 }
 
 // The status of policies must show a denial although the decision is the same.
