@@ -115,8 +115,8 @@ func TestDecide(t *testing.T) {
 				Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal,
 			}}
 			o := &options{mode: v1alpha1.ModePodPhase, sidecars: tc.sidecars, now: func() time.Time { return podtest.Noon.Add(time.Hour) }}
-			decision, dryRun := o.decide(pod, used.Decisions)
-			got := decided{Reason: decision.Reason, Hint: hintOf(decision.Reason, dryRun)}
+			decision, dryRun, why := o.decide(pod, used.Decisions)
+			got := decided{Reason: why.reason + decision.Reason, Hint: hintOf(decision.Reason, dryRun)} // one of them is empty
 			for _, action := range decision.Writes {
 				got.Ends = append(got.Ends, action.Containers...)
 			}
@@ -139,8 +139,8 @@ func TestCheckSidecars(t *testing.T) {
 		"prox":  "--sidecars names prox, which is no regular container of the pod; did you mean proxy?",
 	} {
 		o := &options{sidecars: []string{name}}
-		if _, got := o.checkSidecars(pod, pod.Resolve(resolve.Options{}).Enforced); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
+		if got := o.checkSidecars(pod, pod.Resolve(resolve.Options{}).Enforced); got.message != want {
+			t.Errorf("%s: got %q, want %q", name, got.message, want)
 		}
 	}
 }

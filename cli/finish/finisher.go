@@ -69,7 +69,11 @@ func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error
 	if err != nil {
 		return err
 	}
-	decision, inDryRun := f.decide(input, f.source.Settings.Decisions)
+	decision, inDryRun, why := f.decide(input, f.source.Settings.Decisions)
+	if why.reason != "" {
+		r.Outcome, r.Reason, r.Message = refused, why.reason, why.message
+		return nil
+	}
 	if len(decision.Writes) > 0 {
 		r.describe(decision)
 		return f.act(ctx, pod, decision, r.Message)
@@ -94,13 +98,19 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// decide returns the decision, and the sidecars to name that policies with enforcement DryRun declare.
-func (o *options) decide(pod explain.Pod, operator settings.Decisions) (decision plan.Decision, inDryRun []string) {
+// refusal is why the command asks for no decision about a pod. It is zero if it asks for one.
+type refusal struct {
+	reason  v1alpha1.Reason
+	message string
+}
+
+// decide returns the decision and the sidecars to name that policies with enforcement DryRun declare, or why it asks for no decision.
+func (o *options) decide(pod explain.Pod, operator settings.Decisions) (decision plan.Decision, inDryRun []string, why refusal) {
 	// A person may finish a pod that has opted out.
 	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = o.sidecars, true
 	resolution := pod.Resolve(operator.Resolve)
-	if reason, message := o.checkSidecars(pod, resolution.Enforced); reason != "" {
-		return plan.Decision{Reason: reason, Message: message}, nil
+	if why = o.checkSidecars(pod, resolution.Enforced); why.reason != "" {
+		return decision, nil, why
 	}
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
@@ -109,25 +119,25 @@ func (o *options) decide(pod explain.Pod, operator settings.Decisions) (decision
 			}
 		}
 	}
-	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), o.mode, o.now()), inDryRun
+	return plan.Finish(pod.Snapshot(resolution.Enforced, operator.Capabilities), o.mode, o.now()), inDryRun, why
 }
 
 // checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
-func (o *options) checkSidecars(pod explain.Pod, enforced resolve.View) (reason v1alpha1.Reason, message string) {
+func (o *options) checkSidecars(pod explain.Pod, enforced resolve.View) refusal {
 	regular := explain.RegularContainers(pod.Pod)
 	for _, name := range o.sidecars {
 		if !slices.Contains(regular, name) {
-			message = fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
+			message := fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
 			if meant := explain.Similar(name, regular); meant != "" {
 				message += "; did you mean " + meant + "?"
 			}
-			return v1alpha1.ReasonContainerNotFound, message
+			return refusal{v1alpha1.ReasonContainerNotFound, message}
 		}
 		if policy := mainPolicy(pod, enforced, name); policy != nil {
-			return v1alpha1.ReasonOverridden, fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy)
+			return refusal{v1alpha1.ReasonOverridden, fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy)}
 		}
 	}
-	return "", ""
+	return refusal{}
 }
 
 // mainPolicy returns the policy that declares the container a main container, or nil. If no enforced policy gives the container a role, one in
