@@ -47,15 +47,7 @@ func firstMode(chain []ModeOption, permitted func(ModeOption) bool) v1alpha1.Mod
 // fallbackChain lists the modes for the sidecar in the order in which they are tried, usable or not: the declared mode,
 // then, with fallback, the modes that Auto would use.
 func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
-	modes := s.autoOrder(sidecar)
-	switch {
-	case sidecar.Mode == v1alpha1.ModeAuto:
-	case sidecar.Fallback == v1alpha1.FallbackDisabled:
-		modes = []v1alpha1.Mode{sidecar.Mode}
-	default:
-		others := slices.DeleteFunc(modes, func(m v1alpha1.Mode) bool { return m == sidecar.Mode })
-		modes = append([]v1alpha1.Mode{sidecar.Mode}, others...)
-	}
+	modes := s.modesOf(sidecar)
 	chain := make([]ModeOption, 0, len(modes))
 	for _, mode := range modes {
 		option := s.whyNot(mode, sidecar)
@@ -63,6 +55,19 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 		chain = append(chain, option)
 	}
 	return chain
+}
+
+// modesOf lists the modes of the fallback chain.
+func (s *situation) modesOf(sidecar resolve.Sidecar) []v1alpha1.Mode {
+	modes := s.autoOrder(sidecar)
+	switch {
+	case sidecar.Mode == v1alpha1.ModeAuto:
+		return modes
+	case sidecar.Fallback == v1alpha1.FallbackDisabled:
+		return []v1alpha1.Mode{sidecar.Mode}
+	}
+	others := slices.DeleteFunc(modes, func(m v1alpha1.Mode) bool { return m == sidecar.Mode })
+	return append([]v1alpha1.Mode{sidecar.Mode}, others...)
 }
 
 // autoOrder is the order of mode Auto.

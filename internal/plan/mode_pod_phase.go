@@ -126,11 +126,10 @@ func (s *situation) phaseAttempt() *Attempt {
 	return &Attempt{Mode: v1alpha1.ModePodPhase, Number: 1, Started: started}
 }
 
-// endsByPhase reports whether the attempt of mode PodPhase ends the pod. It does not if the kubelet has set phase Failed, or if the sidecars had
-// ended before the main containers.
-func (s *situation) endsByPhase() bool {
+// endsByPhase reports whether the attempt of mode PodPhase ends the pod, whose sidecars have ended at the time, or zero. It does not if the
+// kubelet has set phase Failed, or if the sidecars had ended before the main containers.
+func (s *situation) endsByPhase(ended time.Time) bool {
 	byKubelet := s.Pod.Status.Phase == corev1.PodFailed && ownValue(s.Pod, v1alpha1.AnnotationEnd) != v1alpha1.EndFailed
-	ended := s.sidecarsEnded()
 	return !byKubelet && (ended.IsZero() || !ended.Before(s.mainsDone))
 }
 

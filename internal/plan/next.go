@@ -43,7 +43,7 @@ func (s *situation) complete(d Decision) Decision {
 		}
 	}
 	d.MainsDone, d.SidecarsEnded, d.MarkWaits, d.MarkDenied = s.mainsDone, s.sidecarsEnded(), s.markWaits, s.markDenied
-	if d.Tried, d.TriedNumber = Tried(s.Attempts); d.Tried == v1alpha1.ModePodPhase && !s.endsByPhase() {
+	if d.Tried, d.TriedNumber = Tried(s.Attempts); d.Tried == v1alpha1.ModePodPhase && !s.endsByPhase(d.SidecarsEnded) {
 		d.Tried, d.TriedNumber = "", 0
 	}
 	d.RequeueAfter = Soonest(d.RequeueAfter, s.requeueAfter)

@@ -143,7 +143,7 @@ func RestartsContainers(pod *corev1.Pod) bool {
 
 // phaseMayNotEnd reports whether PodPhase is no mode of the sidecar, or cannot end it.
 func (s *situation) phaseMayNotEnd(sidecar resolve.Sidecar) bool {
-	return !slices.ContainsFunc(s.fallbackChain(sidecar), func(o ModeOption) bool { return o.Mode == v1alpha1.ModePodPhase && o.Usable() })
+	return !slices.Contains(s.modesOf(sidecar), v1alpha1.ModePodPhase) || !s.whyNot(v1alpha1.ModePodPhase, sidecar).Usable()
 }
 
 // endsInAdvance reports whether mode PodPhase is the first usable mode of every sidecar and none of them drains, so that the
