@@ -28,6 +28,9 @@ type remark struct {
 	ofPod bool
 }
 
+// installOpenKruise begins hints that an operator for single namespaces cannot follow.
+const installOpenKruise = "install OpenKruise"
+
 // about has the remarks on reasons.
 var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonRestartPolicyAlways:         {hint: "if the pod should end, set restartPolicy to Never or OnFailure", lint: true},
@@ -44,7 +47,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonNamespaceNotWatched:         {hint: "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload", lint: true, check: true},
 	v1alpha1.ReasonNoQuickExitImage:            {hint: "set image in the policy's entry for the sidecar, or the operator's --quick-exit-image", edit: true},
 	v1alpha1.ReasonImageNotAllowed:             {hint: "use an image that --allowed-quick-exit-image of the operator lists, or remove image", check: true},
-	v1alpha1.ReasonCRRUnavailable:              {hint: "install OpenKruise", check: true},
+	v1alpha1.ReasonCRRUnavailable:              {hint: installOpenKruise, check: true},
 	v1alpha1.ReasonModeDisabled:                {hint: "run the operator with the flag that the message names set to Enabled", check: true},
 	v1alpha1.ReasonGracePeriodTooLong:          {hint: "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy"},
 	v1alpha1.ReasonOutcomeNotDecided:           {hint: "install the admission policies of config/default or of the Helm chart", check: true},
@@ -54,7 +57,7 @@ var about = map[v1alpha1.Reason]remark{
 	v1alpha1.ReasonRestartsAllContainers:       {hint: "remove the rule RestartAllContainers from the sidecar"},
 	v1alpha1.ReasonBackoffLimitRisk:            {hint: "set mode to Auto, or restartPolicy to Never, or raise backoffLimit", lint: true, edit: true},
 	v1alpha1.ReasonDeadlineRisk:                {hint: "set mode to PodPhase, which ends the pod before its sidecars, or raise activeDeadlineSeconds of the Job", edit: true},
-	v1alpha1.ReasonOrderNotKept:                {hint: "install OpenKruise, or set an image that covers the command, or drainSeconds for the sidecars that must end last", lint: true, edit: true},
+	v1alpha1.ReasonOrderNotKept:                {hint: installOpenKruise + ", or set an image that covers the command, or drainSeconds for the sidecars that must end last", lint: true, edit: true},
 	v1alpha1.ReasonCommandNotCovered:           {hint: "use an image that covers the command", lint: true, edit: true},
 	v1alpha1.ReasonWriteRefused:                {hint: "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names", check: true},
 	v1alpha1.ReasonIneffectiveEnv:              {hint: "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy", lint: true},
@@ -111,7 +114,7 @@ func (x *explainer) advise(f *Finding) {
 func (x *explainer) hint(reason v1alpha1.Reason) string {
 	hint := about[reason].hint
 	if x.operator.Capabilities.NamespacesOnly {
-		hint = strings.Replace(hint, "install OpenKruise", "install the operator for the whole cluster", 1)
+		hint = strings.Replace(hint, installOpenKruise, "install the operator for the whole cluster", 1)
 	}
 	return hint
 }
